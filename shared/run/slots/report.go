@@ -37,13 +37,14 @@ type report struct {
 	Wants int          `table:"wants"`
 	Asks  int          `table:"asks,omitempty"`
 	May   int          `table:"may"`
+	Below int          `table:"below"`
 	TTL   int64        `table:"ttl"`
 }
 
 func reportKey(org string) table.Key { return table.Key{PK: reports, SK: org} }
 
 func (r report) use() use {
-	return use{at: r.At.Time(), due: r.Due.Time(), held: r.Held, wants: r.Wants, asks: r.Asks, may: r.May}
+	return use{at: r.At.Time(), due: r.Due.Time(), held: r.Held, wants: r.Wants, asks: r.Asks, may: r.May, below: r.Below}
 }
 
 // look reads the reports, if what is known of them is older than age. If that
@@ -65,9 +66,9 @@ func (s *Slots) look(ctx context.Context, age time.Duration) {
 			late = append(late, org)
 		}
 	}
-	if len(late) > 0 {
-		org := late[rand.IntN(len(late))]                                       // other processes see the same ones
-		if _, err := s.recount(ctx, org, found[org], true, false); err != nil { //guard:share/late _, err := time.Duration(0), error(nil); err != nil
+	if len(late) > 0 { //guard:share/late false
+		org := late[rand.IntN(len(late))] // other processes see the same ones
+		if _, err := s.recount(ctx, org, found[org], true, false); err != nil {
 			s.Log.WarnContext(ctx, "use of slots not reported", "error", err)
 		}
 	}
@@ -98,50 +99,18 @@ type occasion struct {
 	pressed bool // there is no slot to take
 }
 
-// gate has a workspace reported before a process takes many slots of it in a
-// short time. Its other calls wait meanwhile.
-func (s *Slots) gate(ctx context.Context, org string, k *known) {
-	if !s.shared() {
-		return
-	}
-	s.look(ctx, lookEvery)
-	if u, reported := s.uses.get(org); reported && u.valid(s.Clock.Now()) {
-		return
-	}
-	k.asking.Lock()
-	defer k.asking.Unlock()
-	now := s.Clock.Now()
-	u, reported := s.uses.get(org)
-	if reported && u.valid(now) {
-		return
-	}
-	if now.Sub(k.second) >= growsEvery {
-		if now.Sub(k.second) >= restMost {
-			k.gate = atOnce
-		}
-		k.second, k.fresh = now, 0
-	}
-	if k.fresh++; k.fresh <= k.gate { //guard:share/gate true
-		return
-	}
-	k.gate *= 2 // unless it is reported now, it has few
-	if _, err := s.recount(ctx, org, u, reported, false); err != nil {
-		s.Log.WarnContext(ctx, "use of slots not reported", "error", err)
-	}
-}
-
 // ask has a workspace's report ask for more slots, and reports whether it may hold
 // more than before. Others of the process wait for the answer.
-func (s *Slots) ask(ctx context.Context, org string, k *known, before int) bool {
+func (s *Slots) ask(ctx context.Context, org string, k *known, before Limit) bool {
 	if !s.shared() {
 		return false
 	}
 	k.asking.Lock()
 	defer k.asking.Unlock()
-	if s.Limit(ctx, org).Slots <= before {
+	if s.Limit(ctx, org).Slots <= before.Slots {
 		s.tend(ctx, org, k, occasion{perItem, true})
 	}
-	return s.Limit(ctx, org).Slots > before
+	return s.Limit(ctx, org).Slots > before.Slots
 }
 
 // tend keeps the report of a workspace's use fresh: if it is due, this process
@@ -240,22 +209,20 @@ func (s *Slots) recount(ctx context.Context, org string, was use, reported, pres
 		}
 		return 0, nil
 	}
-	next, still := growsEvery, table.IsNew()
-	r.May = min(own, 2*r.Held+max(fewSlots, s.all()/start)) // until it has asked
+	others, err := s.others(ctx, org)
+	if err != nil {
+		return 0, err
+	}
+	may, fairly := share(s.all(), own, r.Held, waits, others)
+	next, still, change := growsEvery, table.IsNew(), r.Held-was.held
 	if reported {
-		others, err := s.others(ctx, org)
-		if err != nil {
-			return 0, err
-		}
-		may, fairly := share(s.all(), own, r.Held, waits, others)
-		change := r.Held - was.held
+		still = table.Eq("due", int64(due))
 		if max(change, -change) <= r.Held/8 && waits == was.waits() && (!waits || may == fairly) {
 			next = countEvery
 		}
-		r.May, still = may, table.Eq("due", int64(due))
 	}
-	r.Due = clock.ToMillis(now.Add(next))
-	err = s.Table.Put(ctx, table.Put{Item: r, If: still})
+	r.May, r.Below, r.Due = may, below(held, own, may), clock.ToMillis(now.Add(next))
+	err = s.Table.Put(ctx, table.Put{Item: r, If: still}) //guard:share/replaced drop field If
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		return next, s.remember(org, failed.Old)
 	}

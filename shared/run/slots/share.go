@@ -14,6 +14,8 @@ const (
 	reserve = 20
 	// start is what a workspace may hold before it has asked for more.
 	start = 40
+	// growth is the part of what it holds that it may take besides.
+	growth = 4
 )
 
 // Times of what a process knows of the use of all workspaces.
@@ -32,6 +34,7 @@ type use struct {
 	wants   int       // slots that it would hold if it could
 	asks    int       // the same while it is being counted; otherwise 0
 	may     int       // slots that it may hold
+	below   int       // those that are taken and passed on are below it
 }
 
 // waits reports whether nodes waited for a slot.
@@ -46,8 +49,8 @@ func (u use) valid(now time.Time) bool {
 
 // share returns how many slots a workspace may hold that holds some, besides
 // others. All of them get what they want or, if that is more than there is, the
-// same number. If others hold more than that yet, it gets what they leave, but
-// keeps what it has.
+// same number, fairly. If others hold more than that yet, it gets what they leave,
+// but keeps what it has.
 func share(all, own, held int, waits bool, others []use) (may, fairly int) {
 	first := max(fewSlots, all/start)
 	all -= all / reserve
@@ -56,18 +59,43 @@ func share(all, own, held int, waits bool, others []use) (may, fairly int) {
 		wants[i] = max(u.wants, u.asks)
 	}
 	fairly = fair(all, own, wants)
-	if !waits {
-		return min(fairly, 2*held+first), fairly
-	}
 	left := all
 	for i, u := range others {
 		if u.waits() || u.asks > 0 {
 			left -= max(u.held, u.may, min(wants[i], fairly)) //guard:share/asked u.held
 		} else {
-			left -= u.held
+			left -= u.held + u.held/growth
 		}
 	}
-	return min(fairly, max(held, left, first)), fairly //guard:share/left drop arg 2.2
+	if !waits { // what it may need until it is counted again, without asking
+		left = min(left, held+held/growth+first)
+	}
+	return min(fairly, max(held, left, first)), fairly
+}
+
+// below returns the number below which slots are taken and passed on, so that with
+// those that are held above it, a workspace does not hold more than it may. One
+// that holds more already keeps the lowest.
+func below(held []Slot, own, may int) int {
+	free := may - len(held)
+	if free < 0 {
+		return may
+	}
+	taken := make(map[int]bool, len(held))
+	for _, slot := range held {
+		taken[slot.Number] = true
+	}
+	n := 0
+	for ; n < own; n++ {
+		if taken[n] { //guard:share/above n < may
+			continue
+		}
+		if free == 0 {
+			break
+		}
+		free--
+	}
+	return n
 }
 
 // fair returns how many slots a workspace may hold that wants as many as its own
@@ -140,6 +168,7 @@ func (u *uses) drop(org string) {
 // Limit is how many slots a workspace may hold at a time.
 type Limit struct {
 	Slots int
+	below int // the slots that may be taken or passed on are below it
 	// All is what the workspaces share, if Slots is a share of that and less than the
 	// workspace's own limit; otherwise 0.
 	All int
@@ -153,20 +182,20 @@ func (s *Slots) Limit(ctx context.Context, org string) Limit { return s.limit(ct
 func (s *Slots) limit(ctx context.Context, org string, age time.Duration) Limit {
 	own := s.own(org)
 	if !s.shared() || own == 0 {
-		return Limit{Slots: own}
+		return Limit{Slots: own, below: own}
 	}
 	s.look(ctx, age)
 	u, reported := s.uses.get(org)
 	if reported && u.valid(s.Clock.Now()) && u.may < own { //guard:share/limit false
-		return Limit{Slots: max(u.may, 1), All: s.all()}
+		return Limit{Slots: max(u.may, 1), below: max(u.below, 1), All: s.all()}
 	}
-	return Limit{Slots: own}
+	return Limit{Slots: own, below: own}
 }
 
 // Keeps reports whether a holder of a slot may use it for another attempt: it may
 // not if the slot is above the workspace's limit, which may have sunk.
 func (s *Slots) Keeps(ctx context.Context, org string, slot Slot) bool {
-	return slot.Number < s.limit(ctx, org, keepsEvery).Slots
+	return slot.Number < s.limit(ctx, org, keepsEvery).below
 }
 
 // Room returns how many more slots a workspace in which nodes wait may hold than

@@ -67,9 +67,6 @@ type known struct {
 	turn  string    // the run that had a turn last, see Next
 
 	asking  sync.Mutex    // while it asks for more; locked before the other one
-	second  time.Time     // since when it has taken slots without a report,
-	fresh   int           // so many in that second,
-	gate    int           // which may be as many
 	count   time.Time     // when it looks after the report of its use again
 	pressed time.Time     // when it did because there was no slot
 	rest    time.Duration // between that, as long as it has few slots
@@ -137,9 +134,7 @@ func (s *Slots) slot(number int, run string, n engine.Node) Slot {
 
 // Take takes a free slot for a node of a run. It returns none if there is none.
 func (s *Slots) Take(ctx context.Context, org, run string, n engine.Node) (Slot, error) {
-	k := s.recall(org)
-	s.gate(ctx, org, k)
-	before := s.Limit(ctx, org).Slots
+	k, before := s.recall(org), s.Limit(ctx, org)
 	slot, seen, err := s.take(ctx, org, run, n, k)
 	if err != nil {
 		return Slot{}, err
@@ -188,7 +183,7 @@ func (s *Slots) take(ctx context.Context, org, run string, n engine.Node, k *kno
 func (s *Slots) pick(ctx context.Context, org string, k *known) (number int, ok bool, err error) {
 	k.Lock()
 	defer k.Unlock()
-	limit := s.Limit(ctx, org).Slots
+	limit := s.Limit(ctx, org).below
 	if limit == 0 || k.isFull(s.Clock.Now(), limit) {
 		return 0, false, nil
 	}
@@ -214,7 +209,7 @@ func (s *Slots) pick(ctx context.Context, org string, k *known) (number int, ok 
 func (s *Slots) search(ctx context.Context, org, run string, n engine.Node, k *known) (Slot, error) {
 	k.Lock()
 	defer k.Unlock()
-	limit := s.Limit(ctx, org).Slots
+	limit := s.Limit(ctx, org).below
 	if k.isFull(s.Clock.Now(), limit) {
 		return Slot{}, nil
 	}
@@ -241,8 +236,8 @@ func (s *Slots) search(ctx context.Context, org, run string, n engine.Node, k *k
 // Peek takes a free slot like Take, but looks at one item only, and not at what
 // it remembers: it is for an attempt that has just begun to wait.
 func (s *Slots) Peek(ctx context.Context, org, run string, n engine.Node) (Slot, error) {
-	s.ask(ctx, org, s.recall(org), mostSlots)
-	limit := s.Limit(ctx, org).Slots
+	s.ask(ctx, org, s.recall(org), Limit{Slots: mostSlots})
+	limit := s.Limit(ctx, org).below
 	if limit == 0 {
 		return Slot{}, nil
 	}
@@ -273,7 +268,7 @@ func (s *Slots) TakeNumber(ctx context.Context, org string, number int, run stri
 // Pass passes a slot on to a node of a run. It returns none if the holder does
 // not have it any more, or if the limit has sunk below it.
 func (s *Slots) Pass(ctx context.Context, org string, from Slot, run string, n engine.Node) (Slot, error) {
-	if from.Number >= s.Limit(ctx, org).Slots { //guard:slots/lowered false
+	if from.Number >= s.Limit(ctx, org).below { //guard:slots/lowered false
 		return Slot{}, nil
 	}
 	to := s.slot(from.Number, run, n)
@@ -368,10 +363,10 @@ func (s *Slots) Free(ctx context.Context, org string) ([]int, error) {
 	for _, slot := range held {
 		taken[slot.Number] = true
 	}
-	limit := s.Limit(ctx, org).Slots
+	limit := s.Limit(ctx, org)
 	var out []int
-	for n := range limit {
-		if !taken[n] && len(out)+len(held) < limit { // of those held, some may be above the limit
+	for n := range limit.below {
+		if !taken[n] && len(out)+len(held) < limit.Slots { // of those held, some may be above it
 			out = append(out, n)
 		}
 	}
@@ -396,7 +391,7 @@ func (s *Slots) recall(org string) *known {
 			clear(s.orgs)
 		}
 		// It begins somewhere, with an item that it has not read.
-		k = &known{gate: atOnce, shard: rand.IntN(max(items(s.own(org)), 1)), held: ^uint16(0)}
+		k = &known{shard: rand.IntN(max(items(s.own(org)), 1)), held: ^uint16(0)}
 		s.orgs[org] = k
 	}
 	return k
