@@ -29,6 +29,28 @@ func TestFair(t *testing.T) {
 	}
 }
 
+// TestShareCountsSlotsAbove: slots that are held above what a workspace may hold
+// count, so that as many below are not taken.
+func TestShareCountsSlotsAbove(t *testing.T) {
+	t.Parallel()
+	held := func(numbers ...int) (out []Slot) {
+		for _, n := range numbers {
+			out = append(out, Slot{Number: n, Run: "run"})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		held []Slot
+		may  int
+		want int
+	}{
+		{nil, 4, 4}, {held(0, 1, 2), 4, 4}, {held(7, 8, 9), 4, 1}, {held(0, 7, 8), 4, 2}, {held(0, 1, 7, 8), 4, 2},
+		{held(0, 1, 2, 3, 8), 4, 4}, {held(5, 6, 7, 8, 9), 4, 4}, {held(0), 10, 10}, {nil, 12, 10},
+	} {
+		assert.Equal(t, c.want, below(c.held, 10, c.may), "%v of %d", c.held, c.may)
+	}
+}
+
 // TestFairShares: what workspaces hold by their shares is what is there at most,
 // or one each; no share could be larger, none is smaller because another wants
 // less, and each has what it wants before another has more than it.

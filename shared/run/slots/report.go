@@ -49,8 +49,9 @@ func (r report) use() use {
 
 // look reads the reports, if what is known of them is older than age. If that
 // fails, or another call does, the caller relies on what is known. A workspace of
-// which nobody takes or frees slots any more is counted for it.
-func (s *Slots) look(ctx context.Context, age time.Duration) {
+// which nobody takes or frees slots any more is counted for it, and that of the
+// caller if its report is void.
+func (s *Slots) look(ctx context.Context, org string, age time.Duration) {
 	now := s.Clock.Now()
 	if !s.uses.begin(now, age) {
 		return
@@ -61,16 +62,24 @@ func (s *Slots) look(ctx context.Context, age time.Duration) {
 	}
 	s.uses.end(now, found)
 	var late []string
-	for org, u := range found {
-		if now.Sub(u.due) > lateAfter {
-			late = append(late, org)
+	for other, u := range found {
+		if other != org && now.Sub(u.due) > lateAfter {
+			late = append(late, other)
 		}
 	}
 	if len(late) > 0 { //guard:share/late false
-		org := late[rand.IntN(len(late))] // other processes see the same ones
-		if _, err := s.recount(ctx, org, found[org], true, false); err != nil {
-			s.Log.WarnContext(ctx, "use of slots not reported", "error", err)
-		}
+		other := late[rand.IntN(len(late))] // other processes see the same ones
+		s.renew(ctx, other, found[other])
+	}
+	if u, reported := found[org]; reported && !u.valid(now) { //guard:share/own-late false
+		s.renew(ctx, org, u)
+	}
+}
+
+// renew counts the slots of a workspace whose report is late.
+func (s *Slots) renew(ctx context.Context, org string, u use) {
+	if _, err := s.recount(ctx, org, u, true, false); err != nil {
+		s.Log.WarnContext(ctx, "use of slots not reported", "error", err)
 	}
 }
 
@@ -141,7 +150,7 @@ func (s *Slots) tend(ctx context.Context, org string, k *known, o occasion) {
 	if urgent && now.Sub(u.at) < lookEvery { // it changes
 		age = pressEvery
 	}
-	s.look(ctx, age)
+	s.look(ctx, org, age)
 	u, reported = s.uses.get(org)
 	urgent = urgent && !u.waits() && u.asks == 0
 	if reported && now.Before(u.due) && !urgent {
@@ -170,7 +179,7 @@ func (s *Slots) tend(ctx context.Context, org string, k *known, o occasion) {
 // It is for those who notice that its attempts run.
 func (s *Slots) Tend(ctx context.Context, org string) {
 	if s.shared() {
-		s.look(ctx, countEvery)
+		s.look(ctx, org, countEvery)
 		s.tend(ctx, org, s.recall(org), occasion{})
 	}
 }
@@ -242,7 +251,7 @@ func (s *Slots) claimReport(ctx context.Context, org string, was use, due clock.
 	}
 	item, err := s.Table.Update(ctx, table.Update{
 		Key: reportKey(org), Do: do,
-		If: table.Eq("due", int64(clock.ToMillis(was.due))), //guard:share/counts-once table.IsStored()
+		If: table.Eq("due", int64(clock.ToMillis(was.due))), //guard:share/counts-once drop
 	})
 	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
 		return false, s.remember(org, failed.Old) // another process counts, or there is no report any more

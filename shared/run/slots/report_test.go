@@ -220,6 +220,20 @@ func TestVoidReports(t *testing.T) {
 	}
 }
 
+// TestVoidReportIsRenewed before its workspace takes slots: nobody has worked on
+// slots for long.
+func TestVoidReportIsRenewed(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, store table.Table) {
+		takes(t, shared(store, 60, 80), "org_a", 70)
+		takes(t, shared(store, 60, 80), "org_b", 70)
+		time.Sleep(10 * time.Minute)
+		b := shared(store, 60, 80)
+		assert.Less(t, b.Limit(t.Context(), "org_b").Slots, 30)
+		assert.LessOrEqual(t, len(takes(t, b, "org_b", 70)), 8)
+	})
+}
+
 // unread is a table of which the reports cannot be read.
 type unread struct {
 	table.Table
@@ -342,6 +356,18 @@ func TestWorkspacesThatAskAtOnce(t *testing.T) {
 		assert.NotEmpty(t, second)
 		assert.LessOrEqual(t, 6+len(second), 48, "half, as the other asks as well")
 		assert.GreaterOrEqual(t, 6+len(first), 47)
+	})
+	bubble(t, func(t *testing.T, store table.Table) {
+		a, b := shared(store, 60, 100), shared(store, 60, 100)
+		for range 20 { // until it has asked, and may take more than it has yet
+			first := takes(t, a, "org_a", 1)
+			require.NotEmpty(t, first)
+			if may := reported(t, store, "org_a")["may"]; may.Int() == 60 {
+				break
+			}
+		}
+		assert.LessOrEqual(t, len(takes(t, b, "org_b", 100)), 40, "the other one may have 60")
+		assert.GreaterOrEqual(t, len(takes(t, a, "org_a", 100)), 30)
 	})
 }
 

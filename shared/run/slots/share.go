@@ -62,7 +62,11 @@ func share(all, own, held int, waits bool, others []use) (may, fairly int) {
 	left := all
 	for i, u := range others {
 		if u.waits() || u.asks > 0 {
-			left -= max(u.held, u.may, min(wants[i], fairly)) //guard:share/asked u.held
+			left -= max(
+				u.held,
+				u.may,                 //guard:share/granted drop
+				min(wants[i], fairly), //guard:share/asked drop
+			)
 		} else {
 			left -= u.held + u.held/growth
 		}
@@ -87,7 +91,7 @@ func below(held []Slot, own, may int) int {
 	}
 	n := 0
 	for ; n < own; n++ {
-		if taken[n] { //guard:share/above n < may
+		if taken[n] { //guard:share/above false
 			continue
 		}
 		if free == 0 {
@@ -184,7 +188,7 @@ func (s *Slots) limit(ctx context.Context, org string, age time.Duration) Limit 
 	if !s.shared() || own == 0 {
 		return Limit{Slots: own, below: own}
 	}
-	s.look(ctx, age)
+	s.look(ctx, org, age)
 	u, reported := s.uses.get(org)
 	if reported && u.valid(s.Clock.Now()) && u.may < own { //guard:share/limit false
 		return Limit{Slots: max(u.may, 1), below: max(u.below, 1), All: s.all()}

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -43,9 +44,8 @@ func (r *remotes) serves(name string, rates faults.Rates, seed uint64) *process 
 		cfg.Table, cfg.Queues = p.Table(), p.Queues(r.w.queues)
 		cfg.Logs = &runlog.Store{Table: cfg.Table, Blob: cfg.Blob, Clock: clock.System{}, Log: cfg.Log}
 		cfg.LongLived = false
-		if r.limit != 0 {
-			cfg.Quota = quota.New(quota.Config{Table: cfg.Table, Clock: clock.System{}, Values: quota.Values{quota.RunningTasks: r.limit}})
-		}
+		values := quota.Values{quota.RunningTasks: cmp.Or(r.limit, -1), quota.RunningOfAll: cmp.Or(r.all, -1)}
+		cfg.Quota = quota.New(quota.Config{Table: cfg.Table, Clock: clock.System{}, Values: values})
 	}).Worker
 	p.rt = r.w.work(p.c)
 	r.mu.Lock()

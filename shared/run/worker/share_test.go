@@ -10,10 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/localstack/proof/faults"
 	"millrace/localstack/proof/fixture"
+	"millrace/shared/platform/clock"
+	"millrace/shared/platform/table"
 	"millrace/shared/run/engine"
 	"millrace/shared/run/launch"
 	"millrace/shared/run/runstate"
+	"millrace/shared/run/slots"
 )
 
 // accepts starts a run of a workspace.
@@ -138,5 +142,146 @@ func TestOneWorkspaceHasItsWholeLimit(t *testing.T) {
 		n, _ = l.sample()
 		assert.Equal(t, 300, n)
 		close(l.over)
+	})
+}
+
+// sharing is a world whose workspace has a limit of eight, of twelve of all.
+func sharing(t *testing.T, takes time.Duration) (*world, *remotes) {
+	w, r := remote(t, 1, remoteOdds{})
+	r.limit, r.all, r.takes = 8, 12, []time.Duration{takes}
+	r.serves("one", faults.Rates{}, 1)
+	return w, r
+}
+
+// holds takes slots for a workspace.
+func (r *remotes) holds(s *slots.Slots, org string, n int) (taken []slots.Slot) {
+	for i := range n {
+		slot, err := s.Take(r.w.ctx, org, "01ANOTHER", engine.Node(i))
+		require.NoError(r.w.t, err)
+		if !slot.None() {
+			taken = append(taken, slot)
+		}
+	}
+	return taken
+}
+
+func (r *remotes) frees(s *slots.Slots, org string, taken []slots.Slot) {
+	for _, slot := range taken {
+		require.NoError(r.w.t, s.Release(r.w.ctx, org, slot))
+	}
+}
+
+// TestShareGrowsByHeartbeats: the share is the reason why attempts wait, and they begin when the share grows: by
+// heartbeats of those that run, long before a reconciliation.
+func TestShareGrowsByHeartbeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, r := sharing(t, 6*time.Minute)
+		other := r.slots()
+		others := r.holds(other, otherOrg, 8)
+		require.Len(t, others, 8)
+		time.Sleep(3 * time.Second)
+		other.Tend(w.ctx, otherOrg)
+		require.Len(t, r.holds(r.slots(), org, 4), 4)
+		w.register("f", wide(20))
+		id := w.run("f").ID
+		time.Sleep(5 * time.Second)
+		for name, item := range w.nodes(id) {
+			assert.Equal(t, engine.Queued, item.Status, name)
+			assert.Equal(t, "Its workspace may run 4 Python tasks at this time, its share of the 12 of all workspaces (running-tasks-of-all). It begins when one of them ends, or when its share grows.", item.Reason)
+		}
+		w.ticking()
+		until := time.Now().Add(3 * time.Minute) // what no run holds is freed, and filled
+		for until = until.Truncate(time.Minute).Add(5 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Second) {
+			other.Tend(w.ctx, otherOrg)
+		}
+		assert.Len(t, r.held(), 4)
+		r.frees(other, otherOrg, others)
+		time.Sleep(25 * time.Second)
+		assert.Len(t, r.held(), 8)
+		assert.Equal(t, engine.Succeeded, w.ends(id, time.Hour).Status)
+		assert.Equal(t, 8, r.mostAtOnce())
+		r.idle()
+	})
+}
+
+// TestShareEndsHandOns: a runner whose slot is above its workspace's share makes no
+// further task.
+func TestShareEndsHandOns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, r := sharing(t, 20*time.Second)
+		r.left = 15 * time.Minute
+		var tasks []string
+		for i := range 8 {
+			tasks = append(tasks, fmt.Sprint("a", i), fmt.Sprintf("b%d: a%d", i, i))
+		}
+		w.register("f", spec(tasks...))
+		id := w.run("f").ID
+		time.Sleep(5 * time.Second)
+		require.Len(t, r.held(), 8)
+		other, others := r.slots(), []slots.Slot(nil)
+		for range 20 { // it wants eight
+			others = append(others, r.holds(other, otherOrg, 8-len(others))...)
+			time.Sleep(time.Second)
+		}
+		assert.Contains(t, []int{4, 5, 6}, len(others), "what is left")
+		assert.Equal(t, 6, r.told["hand on"])
+		assert.Equal(t, engine.Succeeded, w.ends(id, 5*time.Minute).Status)
+		for name, item := range w.nodes(id) {
+			assert.Equal(t, 1, item.Attempt, name)
+		}
+		r.idle()
+	})
+}
+
+// TestSlotBelowTheShareInstead of one above it is taken for a node that waits.
+func TestSlotBelowTheShareInstead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, r := sharing(t, 30*time.Second)
+		plain := slots.New(slots.Config{Table: w.plain, Clock: clock.System{}, Limit: func(string) (int64, bool) { return 8, true }})
+		taken := r.holds(plain, org, 6)
+		w.register("f", wide(3))
+		id := w.run("f").ID
+		time.Sleep(5 * time.Second)
+		require.EqualValues(t, 1, r.line())
+		r.frees(plain, org, taken)
+		time.Sleep(20 * time.Second)
+		now := time.Now()
+		require.NoError(t, w.plain.Put(w.ctx, table.Put{Item: table.Item{
+			"pk": table.V("slots"), "sk": table.V(org), "at": table.V(now.UnixMilli()), "due": table.V(now.Add(time.Hour).UnixMilli()),
+			"held": table.V(6), "wants": table.V(8), "may": table.V(6), "below": table.V(6),
+		}}))
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, r.line())
+		assert.Equal(t, engine.Succeeded, w.ends(id, time.Minute).Status)
+	})
+}
+
+// TestLineEndsWithTheLimit: nodes wait for a slot of a workspace whose limit is
+// removed.
+func TestLineEndsWithTheLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, r := slotted(t, 1)
+		r.takes = []time.Duration{10 * time.Minute}
+		w.register("f", wide(5))
+		id := w.run("f").ID
+		time.Sleep(5 * time.Second)
+		require.EqualValues(t, 4, r.line())
+		r.mu.Lock()
+		r.live, r.limit = nil, 0
+		r.mu.Unlock()
+		r.serves("unlimited", faults.Rates{}, 1)
+		w.rt.Stop(w.ctx)
+		w.ticking()
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, 5, r.mostAtOnce())
+		assert.Zero(t, r.line())
+		assert.Equal(t, engine.Succeeded, w.ends(id, time.Hour).Status)
+		for name, item := range w.nodes(id) {
+			assert.Equal(t, 1, item.Attempt, name)
+		}
 	})
 }

@@ -32,6 +32,7 @@ type remotes struct {
 	rng      *rand.Rand
 	vanish   int              // so many runners are not started
 	limit    int64            // of slots; 0: none
+	all      int64            // slots of all workspaces; 0: no limit
 	running  map[string]int   // attempts that run, by workspace
 	most     map[string]int   // the most of them so far
 	fated    string           // the task whose runners die, are refused or do not start it; empty: any

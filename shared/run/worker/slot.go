@@ -21,7 +21,7 @@ const (
 	passTries  = 4                // nodes that are tried for a slot that got free
 	admitted   = "It has a slot, and its sandbox is about to be started."
 	waitsForIt = "Its workspace runs %d Python tasks, as many as its limit allows (running-tasks). It begins when one of them ends."
-	waitsShare = "Its workspace runs %d Python tasks, its share at this time of the %d that all workspaces may run at once (running-tasks-of-all). It begins when one of them ends, or when its share grows."
+	waitsShare = "Its workspace may run %d Python tasks at this time, its share of the %d of all workspaces (running-tasks-of-all). It begins when one of them ends, or when its share grows."
 	growth     = 4 // slots that a completion takes besides its own, when the workspace may hold more
 )
 
@@ -100,7 +100,7 @@ func (c *Worker) freeSlot(ctx context.Context, org string, slot slots.Slot) erro
 			if err := c.slots.Release(ctx, org, slot); err != nil {
 				return err
 			}
-			//guard:share/instead next, err = slots.Slot{}, nil
+			//guard:share/instead when false
 			next, err = c.slots.Take(ctx, org, to.Run, to.Node)
 			if err != nil || next.None() {
 				return err
@@ -148,7 +148,7 @@ func (c *Worker) slotRenewed(ctx context.Context, org string) {
 		return
 	}
 	c.slots.Tend(ctx, org)
-	if err := c.grow(ctx, org, 1); err != nil { //guard:share/heartbeat c.grow(ctx, org, 0)
+	if err := c.grow(ctx, org, 1); err != nil { //guard:share/heartbeat arg 3 0
 		c.Log.WarnContext(ctx, "slots not taken yet", "error", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,7 +46,10 @@ func slotted(t *testing.T, limit int64) (*world, *remotes) {
 }
 
 func (r *remotes) slots() *slots.Slots {
-	return slots.New(slots.Config{Table: r.w.plain, Clock: clock.System{}, Limit: func(string) (int64, bool) { return r.limit, true }})
+	return slots.New(slots.Config{
+		Table: r.w.plain, Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), All: r.all,
+		Limit: func(string) (int64, bool) { return r.limit, r.limit > 0 },
+	})
 }
 
 // held returns the slots that are held.
