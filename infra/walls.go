@@ -57,11 +57,14 @@ func (w walls) sandboxes() int {
 	return left
 }
 
-// limits returns the settings of limits with the wall between workspaces first,
-// which an operator's own replaces: one of them runs Python tasks in half of the
-// sandboxes' part at most, so that others find the rest.
+// limits returns the settings of limits with the walls between workspaces first,
+// which an operator's own replace: one of them runs Python tasks in half of the
+// sandboxes' part at most, and all together, each its share, in that part.
 func (w walls) limits(cfg Config) []string {
-	return append([]string{fmt.Sprintf("%s=%d", quota.RunningTasks, max(w.sandboxes()/2, 1))}, cfg.Limits...)
+	return append([]string{
+		fmt.Sprintf("%s=%d", quota.RunningTasks, max(w.sandboxes()/2, 1)),
+		fmt.Sprintf("%s=%d", quota.RunningOfAll, max(w.sandboxes(), 1)),
+	}, cfg.Limits...)
 }
 
 // part returns thousandths of a number, but at least some.

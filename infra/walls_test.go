@@ -45,6 +45,8 @@ func TestWallsAddUp(t *testing.T) {
 			require.NoError(t, err)
 			running, limited := limits.Of(quota.RunningTasks)
 			assert.True(t, limited && running >= 1 && running <= int64(max(w.sandboxes()/2, 1)), "%s: a workspace runs %d tasks", name, running)
+			all, limited := limits.Of(quota.RunningOfAll)
+			assert.True(t, limited && all == int64(max(w.sandboxes(), 1)), "%s: all workspaces run %d tasks", name, all)
 			batches := map[string]int{}
 			for queue, s := range feeds(specs) {
 				n := w.mappings[queue]
@@ -71,7 +73,7 @@ func TestOperatorsLimitsReplaceTheWall(t *testing.T) {
 	at := api{url: func(string) *string { return jsii.String("https://api.acme.example") }}
 	for _, own := range []string{"2", "7", "600", quota.Unlimited} {
 		cfg := example()
-		cfg.Concurrency, cfg.Limits = 2000, []string{"plan=free", "running-tasks=" + own, "run-retention-days=3"}
+		cfg.Concurrency, cfg.Limits = 2000, []string{"plan=free", "running-tasks=" + own, "running-tasks-of-all=" + own, "run-retention-days=3"}
 		specs := catalog.All()
 		i := slices.IndexFunc(specs, func(s fn.Spec) bool { return s.Name == "taskworker" })
 		env := environment(cfg, specs[i], at, signIn{}, cfg.divide(specs))

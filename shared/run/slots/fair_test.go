@@ -29,6 +29,31 @@ func TestFair(t *testing.T) {
 	}
 }
 
+// TestShare divides 95 of 100, beside workspaces that hold more than their share,
+// ask for more, or may take more than they have.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		held   int
+		waits  bool
+		others []use
+		want   int
+	}{
+		"alone":                         {6, true, nil, 60},
+		"alone, it waits for none":      {6, false, nil, 6 + 1 + 4},
+		"one holds all of its limit":    {6, true, []use{{held: 60, wants: 61, may: 60}}, 35},
+		"it holds more than its share":  {60, true, []use{{held: 35, wants: 60, may: 35}}, 47},
+		"one needs what it holds":       {6, true, []use{{held: 40, wants: 40, may: 60}}, 45},
+		"one may take more":             {6, true, []use{{held: 10, wants: 60, may: 60}}, 35},
+		"two hold what there is":        {6, true, []use{{held: 60, wants: 60, may: 60}, {held: 60, wants: 60, may: 60}}, 6},
+		"one asks while another has it": {6, true, []use{{held: 60, wants: 61, may: 60}, {held: 6, wants: 6, asks: 60, may: 9}}, 6},
+		"it begins":                     {0, true, []use{{held: 60, wants: 61, may: 60}, {held: 60, wants: 61, may: 60}}, 4},
+	} {
+		may, _ := share(100, 60, c.held, c.waits, c.others)
+		assert.Equal(t, c.want, may, name)
+	}
+}
+
 // TestShareCountsSlotsAbove: slots that are held above what a workspace may hold
 // count, so that as many below are not taken.
 func TestShareCountsSlotsAbove(t *testing.T) {
