@@ -22,6 +22,7 @@ import (
 	"millrace/shared/run/executor"
 	"millrace/shared/run/runlog"
 	"millrace/shared/run/sandbox/ticket"
+	"millrace/shared/run/slots"
 	"millrace/shared/run/worker"
 )
 
@@ -74,7 +75,7 @@ func (r *remotes) recover(seed uint64) {
 	r.odds, r.live, r.takes = remoteOdds{}, nil, []time.Duration{3 * time.Minute}
 	r.mu.Unlock()
 	r.serves("after", faults.Rates{}, seed)
-	n := int(r.limit) + 1
+	n := int(cmp.Or(r.limit, r.all)) + 1
 	r.w.register("after", wide(n))
 	assert.Equal(r.w.t, engine.Succeeded, r.w.ends(r.w.run("after").ID, 20*time.Minute).Status, seed)
 	r.ended.Wait() // until the last completion has freed its slot
@@ -100,6 +101,9 @@ func TestSimulatedHandOffs(t *testing.T) {
 			}
 			r.takes = []time.Duration{10 * time.Millisecond, time.Second, 12 * time.Second, 50 * time.Second}
 			r.limit = int64(seed % 4) // of slots; 0: none
+			if seed%3 != 0 {
+				r.all = 1 + int64(seed/3%6) // of all workspaces
+			}
 			rng := rand.New(rand.NewPCG(seed, 2))
 			fields := map[string]map[string]any{}
 			want := engine.Succeeded
@@ -115,6 +119,13 @@ func TestSimulatedHandOffs(t *testing.T) {
 			rates := faults.Rates{Throttle: .03, Before: .02, After: .03, Resend: .02, Lose: .05, Late: .1, Duplicate: .1}
 			if seed%4 == 0 {
 				rates = faults.Rates{}
+			}
+			other := r.slots()
+			var others []slots.Slot // of another workspace, for half an hour
+			if r.all > 0 {
+				others = r.holds(other, otherOrg, rng.IntN(8))
+				some["others"] += len(others)
+				time.AfterFunc(30*time.Minute, func() { r.frees(other, otherOrg, others) })
 			}
 			procs := []*process{r.serves("one", rates, seed), r.serves("two", rates, seed+100)}
 			w.ticking()
@@ -142,8 +153,8 @@ func TestSimulatedHandOffs(t *testing.T) {
 			synctest.Wait()
 			assert.Empty(t, r.problems, seed)
 			assert.Len(t, r.started, began, "nothing begins after the end")
-			if r.limit > 0 {
-				assert.LessOrEqual(t, r.mostAtOnce(), int(r.limit), seed)
+			if r.limit > 0 || r.all > 0 {
+				assert.LessOrEqual(t, r.mostAtOnce(), int(cmp.Or(r.limit, r.all)), seed)
 				some["left"] += len(r.held())
 				for _, p := range procs {
 					r.dies(p)
@@ -175,7 +186,7 @@ func TestSimulatedHandOffs(t *testing.T) {
 			}
 		})
 	}
-	for _, what := range []string{"refuse", "stray", "cut", "lose", "twice", "late", "very late", "die", "resend", "hand on"} {
+	for _, what := range []string{"refuse", "stray", "cut", "lose", "twice", "late", "very late", "die", "resend", "hand on", "others"} {
 		assert.Positive(t, some[what], what)
 	}
 }
