@@ -77,7 +77,7 @@ func TestWorkspacesAskBeforeTheyGrow(t *testing.T) {
 				for i := range procs {
 					procs[i] = shared(store, limit, int64(c.all))
 				}
-				for i := 0; i < 4000*c.workspaces; i++ {
+				for i := range 4000 * c.workspaces {
 					w := i % c.workspaces
 					got := takes(t, procs[i/c.workspaces%c.processes], fmt.Sprint("org_", w), 1)
 					held[w] += len(got)
