@@ -101,8 +101,8 @@ func TestSimulatedHandOffs(t *testing.T) {
 			}
 			r.takes = []time.Duration{10 * time.Millisecond, time.Second, 12 * time.Second, 50 * time.Second}
 			r.limit = int64(seed % 4) // of slots; 0: none
-			if seed%3 != 0 {
-				r.all = 1 + int64(seed/3%6) // of all workspaces
+			if seed%3 == 1 {
+				r.all = 8 // of all workspaces
 			}
 			rng := rand.New(rand.NewPCG(seed, 2))
 			fields := map[string]map[string]any{}
@@ -121,11 +121,11 @@ func TestSimulatedHandOffs(t *testing.T) {
 				rates = faults.Rates{}
 			}
 			other := r.slots()
-			var others []slots.Slot // of another workspace, for half an hour
+			var others []slots.Slot // of another workspace, for a while
 			if r.all > 0 {
-				others = r.holds(other, otherOrg, rng.IntN(8))
+				others = r.holds(other, otherOrg, 7)
 				some["others"] += len(others)
-				time.AfterFunc(30*time.Minute, func() { r.frees(other, otherOrg, others) })
+				time.AfterFunc(40*time.Second, func() { r.frees(other, otherOrg, others) })
 			}
 			procs := []*process{r.serves("one", rates, seed), r.serves("two", rates, seed+100)}
 			w.ticking()
