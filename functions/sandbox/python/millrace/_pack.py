@@ -58,18 +58,30 @@ def pack(directory, output, platform=None, python_version=None):
 
 
 def _own(directory, target):
-    """Return the author's files, {name in the zip: path}, but the zip itself."""
+    """Return the author's files, {name in the zip: path}, but the zip itself.
+
+    The data directory of a server is left out, whose keys no task may read, and so
+    are sockets and devices.
+    """
     members = {}
     for parent, directories, files in os.walk(directory):
-        directories[:] = sorted(d for d in directories if d not in SKIPPED and not d.startswith("."))
+        directories[:] = sorted(
+            d for d in directories if d not in SKIPPED and not d.startswith(".") and not _is_data(os.path.join(parent, d))
+        )
         for name in directories + files:
             if os.path.islink(os.path.join(parent, name)):
                 raise FlowDefinitionError(f"{os.path.join(parent, name)} is a symbolic link, which artifacts may not hold")
         for name in files:
             path = os.path.join(parent, name)
-            if not name.startswith(".") and not name.endswith(".pyc") and os.path.realpath(path) != target:
+            if name.startswith(".") or name.endswith(".pyc") or os.path.realpath(path) == target:
+                continue
+            if os.path.isfile(path):
                 members[os.path.relpath(path, directory).replace(os.sep, "/")] = path
     return members
+
+
+def _is_data(directory):
+    return all(os.path.exists(os.path.join(directory, name)) for name in ("format.json", "vault.key", "store"))
 
 
 def _installed(folder):

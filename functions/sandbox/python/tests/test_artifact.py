@@ -65,6 +65,13 @@ class Extract(unittest.TestCase):
         for name in ("flow.py", "pkg/mod.py", "pkg/__pycache__/mod.pyc", ".env"):
             with open(os.path.join(source, name), "w") as file:
                 file.write(name)
+        # A server's data directory and its sockets, which stay out.
+        data = os.path.join(source, "data")
+        os.makedirs(os.path.join(data, "store"))
+        for name in ("format.json", "vault.key", "credentials.json"):
+            with open(os.path.join(data, name), "w") as file:
+                file.write("secret")
+        os.mkfifo(os.path.join(source, "pkg", "pipe"))
         self.assertEqual(pack(source, self.zip).files, 2)
         extract(self.zip, self.target)
         self.assertEqual(sorted(os.listdir(self.target)), ["flow.py", "pkg"])
