@@ -208,6 +208,23 @@ func TestErrorsOfStreamingFunctionAreStreamed(t *testing.T) {
 	assert.Contains(t, string(data), `{"detail":"Not Found"}`)
 }
 
+// TestStreamHasNoLength: the gateway frames what is streamed, also a response that
+// is there as a whole.
+func TestStreamHasNoLength(t *testing.T) {
+	t.Parallel()
+	f := open(func(api *httpapi.API, _ fn.Deps) {
+		httpapi.Register(api, httpapi.Operation{ID: "flow", Method: "GET", Path: "/flow", Function: "flow", Summary: "Stream", Access: tenant.Public},
+			func(context.Context, *httpapi.None) (httpapi.Stream[[]int], error) { return httpapi.Whole([]int{1, 2}), nil })
+	}, nil)
+	res, err := f.Stream(t.Context(), get())
+	require.NoError(t, err)
+	assert.NotEmpty(t, res.MultiValueHeaders["X-Request-Id"])
+	assert.Empty(t, res.MultiValueHeaders["Content-Length"])
+	data, err := io.ReadAll(res)
+	require.NoError(t, err)
+	assert.Contains(t, string(data), "[1,2]")
+}
+
 // urlEvent is an event of a function's URL as Lambda sends it.
 const urlEvent = `{
 	"version": "2.0", "routeKey": "$default", "rawPath": "/echo/x%2Fy", "rawQueryString": "word=a%20b%26c",

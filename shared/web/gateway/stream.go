@@ -77,6 +77,7 @@ func (s *stream) Header() http.Header { return s.header }
 func (s *stream) WriteHeader(status int) {
 	s.once.Do(func() {
 		s.status, s.sent = status, s.header.Clone()
+		s.sent.Del("Content-Length") // the gateway frames what is streamed
 		close(s.begun)
 	})
 }
