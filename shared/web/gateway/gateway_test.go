@@ -214,7 +214,9 @@ func TestStreamHasNoLength(t *testing.T) {
 	t.Parallel()
 	f := open(func(api *httpapi.API, _ fn.Deps) {
 		httpapi.Register(api, httpapi.Operation{ID: "flow", Method: "GET", Path: "/flow", Function: "flow", Summary: "Stream", Access: tenant.Public},
-			func(context.Context, *httpapi.None) (httpapi.Stream[[]int], error) { return httpapi.Whole([]int{1, 2}), nil })
+			func(context.Context, *httpapi.None) (httpapi.Stream[[]int], error) {
+				return httpapi.Whole([]int{1, 2}), nil
+			})
 	}, nil)
 	res, err := f.Stream(t.Context(), get())
 	require.NoError(t, err)
