@@ -67,9 +67,9 @@ func (db *DB) Commit(ctx context.Context, make func(*Batch) error) error {
 
 // CommitThen is Commit that calls then, unless it is nil, when the writes can be
 // read and are ordered before those of later commits, but before they are
-// durable. What then begins must not affect anything but the store before it has
-// made a commit of its own, which makes these durable as well. Nobody who reads
-// the store waits for a lock that then needs.
+// durable. What then begins makes them durable when it commits or reads something
+// that is not cached; until then a crash may undo what it began for. Nobody who
+// reads the store may hold a lock that then needs.
 func (db *DB) CommitThen(ctx context.Context, make func(*Batch) error, then func()) error {
 	when := synced
 	if table.SyncsLater(ctx) {
