@@ -106,6 +106,9 @@ func (s *sim) checkRun(r *simRun, src *source) *source {
 	} else if run.Status == engine.Succeeded && stopped && run.Fence != "" {
 		s.tell("run %s was stopped and is %s", id, run.Status)
 	}
+	if lost { // and other tasks were executed because of it
+		want.nodes = final
+	}
 	s.checkTime(r, &run, want)
 	s.checkMessages(r, want, nodes)
 	s.checkReuse(&run, nodes)

@@ -204,6 +204,7 @@ func (s *sim) checkTime(r *simRun, run *runstate.Run, want verdict) {
 	took := r.archived.Sub(r.began)
 	s.took = max(s.took, took)
 	if limit := s.limit(r, want); r.archived.After(limit) {
-		s.tell("run %s (%d) was over after %s, %s later than it might (%s)", r.id, r.gen, took, r.archived.Sub(limit), run.Status)
+		path, work := s.flow.lengths(r.gen, want, s.places == 0)
+		s.tell("run %s (%d) was over after %s, %s later than it might (%s): the last fault was after %s, its path takes %s and its tasks %s", r.id, r.gen, took, r.archived.Sub(limit), run.Status, r.fault.Sub(r.began), path, work)
 	}
 }
