@@ -19,8 +19,10 @@ type hand struct {
 // sends it, if nothing is in its way: the queue has no ready message, and its
 // group may have one of the slots, which is then taken. It spares such a message
 // the way through a waiting receiver, and the wait until it is durable: whatever
-// its handler writes is durable after it. If a crash undoes the message while its
-// handler runs, its sender was not told that it is sent. All other messages wait for
+// its handler writes is durable after it, and whatever its handler reads from the
+// store is durable when the read returns. So a crash undoes only the message
+// itself, whose sender was not told that it is sent, and what was written with
+// table.SyncLater to be durable with it. All other messages wait for
 // [Queues.ReceiveShared] with the same slots, and so does a handed message that
 // is delivered again. to must return soon. Hand ends with ctx; when stop has
 // returned to is not called any more. A queue has one Hand at a time.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"testing"
 
@@ -49,7 +50,7 @@ func TestLines(t *testing.T) {
 	t.Parallel()
 	var not []string
 	for _, line := range lines(t) {
-		if !line.Run {
+		if line.Runs == 0 {
 			not = append(not, line.Name.String())
 		}
 	}
@@ -92,10 +93,28 @@ func TestUpdate(t *testing.T) {
 	list, err := parseList("# about\n## why\np set.add: return errFull x3\np set.add: return nil\n## gone\np set.add: return 7\n")
 	require.NoError(t, err)
 	const want = "# about\n\n## why\np set.add: return errFull\n\n## No reason yet\np set.add: return errNegative\np set.add: return err\n"
-	assert.Equal(t, want, list.Updated(lines(t)).String())
+	assert.Equal(t, want, list.Updated(lines(t), 1).String())
 	again, err := parseList(want)
 	require.NoError(t, err)
 	assert.Equal(t, want, again.String())
+}
+
+// TestUpdateOfSeveralRuns checks that an update lists a line that one of several
+// test runs did not run, and that a check takes it for run.
+func TestUpdateOfSeveralRuns(t *testing.T) {
+	t.Parallel()
+	got := lines(t)
+	for i := range got {
+		got[i].Runs = 3
+	}
+	list, err := parseList("")
+	require.NoError(t, err)
+	assert.Empty(t, list.Updated(got, 3).String())
+	got[1].Runs = 2
+	assert.Equal(t, "\n## No reason yet\n"+got[1].Name.String()+"\n", list.Updated(got, 3).String())
+	require.NoError(t, list.Check(got, io.Discard))
+	got[1].Runs = 0
+	require.Error(t, list.Check(got, io.Discard))
 }
 
 func write(t *testing.T, path, text string) {
@@ -105,14 +124,19 @@ func write(t *testing.T, path, text string) {
 
 func TestProfile(t *testing.T) {
 	t.Parallel()
-	path := t.TempDir() + "/cover.out"
-	write(t, path, "mode: set\nmillrace/p/a.go:1.2,3.4 5 0\nmillrace/p/a.go:5.1,6.2 1 0\nmillrace/p/a.go:1.2,3.4 5 2\n")
-	got, err := readProfile(path)
+	dir := t.TempDir()
+	one, two, other := dir+"/one", dir+"/two", dir+"/other"
+	write(t, one, "mode: set\nmillrace/p/a.go:1.2,3.4 5 0\nmillrace/p/a.go:5.1,6.2 1 0\nmillrace/p/a.go:1.2,3.4 5 2\n")
+	write(t, two, "mode: set\nmillrace/p/a.go:1.2,3.4 5 7\nmillrace/p/a.go:5.1,6.2 1 0\n")
+	write(t, other, "mode: set\nmillrace/p/a.go:1.2,3.5 5 7\nmillrace/p/a.go:5.1,6.2 1 0\n")
+	got, err := readProfiles([]string{one, two})
 	require.NoError(t, err)
 	assert.Equal(t, map[string][]block{"p/a.go": {{point{1, 2}, point{3, 4}, 2}, {point{5, 1}, point{6, 2}, 0}}}, got)
+	_, err = readProfiles([]string{one, other})
+	require.ErrorContains(t, err, "is of other code")
 	for _, bad := range []string{"", "mode: set\n", "millrace/p/a.go:1.2\n"} {
-		write(t, path, bad)
-		_, err := readProfile(path)
+		write(t, other, bad)
+		_, err := readProfiles([]string{other})
 		assert.Error(t, err, bad)
 	}
 }

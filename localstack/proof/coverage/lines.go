@@ -18,7 +18,7 @@ type Line struct {
 	Name
 	File   string // relative to the module
 	Number int
-	Run    bool
+	Runs   int // test runs that ran it
 }
 
 // Name identifies a line in the list. Equal lines of one function have the same
@@ -80,7 +80,7 @@ func fileLines(file string, source []byte, blocks []block) ([]Line, error) {
 			}
 			seen[at.Line] = true
 			name := Name{path.Dir(file), functionName(function), strings.TrimSpace(text[at.Line-1])}
-			out = append(out, Line{name, file, at.Line, b.count > 0})
+			out = append(out, Line{name, file, at.Line, b.runs})
 			return true
 		})
 	}

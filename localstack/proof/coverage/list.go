@@ -100,13 +100,13 @@ func (l *List) String() string {
 	return b.String()
 }
 
-// Updated returns the list with exactly the lines that are not run. New ones
-// are at the end, without a reason.
-func (l *List) Updated(lines []Line) *List {
+// Updated returns the list with exactly the lines that are not run in each of a
+// number of test runs. New ones are at the end, without a reason.
+func (l *List) Updated(lines []Line, runs int) *List {
 	left := map[Name]int{}
 	var order []Name
 	for _, line := range lines {
-		if line.Run {
+		if line.Runs == runs {
 			continue
 		}
 		if left[line.Name]++; left[line.Name] == 1 {
@@ -139,7 +139,7 @@ func (l *List) Updated(lines []Line) *List {
 }
 
 // Check prints the differences between list and lines: lines that are neither
-// run nor listed, listed ones that are not in the source, and lines without a
+// run in some test run nor listed, listed ones that are not in the source, and lines without a
 // reason. A listed line may be run, because that may depend on chance.
 func (l *List) Check(lines []Line, out io.Writer) error {
 	listed, unexplained := map[Name]int{}, 0
@@ -155,7 +155,7 @@ func (l *List) Check(lines []Line, out io.Writer) error {
 	there, not, wrong := map[Name]int{}, map[Name]int{}, 0
 	for _, line := range lines {
 		there[line.Name]++
-		if line.Run {
+		if line.Runs > 0 {
 			continue
 		}
 		if not[line.Name]++; not[line.Name] > listed[line.Name] {
@@ -176,7 +176,7 @@ func (l *List) Check(lines []Line, out io.Writer) error {
 	}
 	total, run := len(lines), 0
 	for _, line := range lines {
-		if line.Run {
+		if line.Runs > 0 {
 			run++
 		}
 	}

@@ -23,11 +23,38 @@ func (p point) before(o point) bool {
 // block is a basic block of a profile.
 type block struct {
 	from, to point // to is after the last statement
-	count    int
+	runs     int   // profiles in which it was run
 }
 
-// readProfile reads the blocks of a profile by file, relative to the module. A
-// block that occurs several times was run if one of them was.
+// readProfiles reads the blocks of profiles by file, relative to the module.
+func readProfiles(paths []string) (map[string][]block, error) {
+	out := map[string][]block{}
+	for _, path := range paths {
+		profile, err := readProfile(path)
+		if err != nil {
+			return nil, err
+		}
+		for name, blocks := range profile {
+			if out[name] == nil {
+				out[name] = blocks
+				continue
+			}
+			if len(out[name]) != len(blocks) {
+				return nil, fmt.Errorf("read profile: %s: %s is of other code", path, name)
+			}
+			for i, b := range blocks {
+				if b.from != out[name][i].from || b.to != out[name][i].to {
+					return nil, fmt.Errorf("read profile: %s: %s is of other code", path, name)
+				}
+				out[name][i].runs += b.runs
+			}
+		}
+	}
+	return out, nil
+}
+
+// readProfile reads the blocks of one profile. A block that occurs several
+// times was run if one of them was.
 func readProfile(path string) (map[string][]block, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -43,10 +70,11 @@ func readProfile(path string) (map[string][]block, error) {
 			continue
 		}
 		var b block
-		var statements int
-		if _, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &b.from.line, &b.from.column, &b.to.line, &b.to.column, &statements, &b.count); err != nil {
+		var statements, count int
+		if _, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &b.from.line, &b.from.column, &b.to.line, &b.to.column, &statements, &count); err != nil {
 			return nil, fmt.Errorf("read profile: %q: %w", lines.Text(), err)
 		}
+		b.runs = min(count, 1)
 		if index[name] == nil {
 			index[name] = map[[2]point]int{}
 		}
@@ -56,7 +84,7 @@ func readProfile(path string) (map[string][]block, error) {
 			out[name] = append(out[name], b)
 			continue
 		}
-		out[name][at].count += b.count
+		out[name][at].runs = max(out[name][at].runs, b.runs)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read profile: %w", err)
