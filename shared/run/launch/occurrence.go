@@ -176,3 +176,42 @@ func (l *Launcher) commit(ctx context.Context, p *plan, writes []table.Write) (*
 	}
 	return nil, err
 }
+
+// acceptOccurrence is Accept of a run that stands for something.
+func (l *Launcher) acceptOccurrence(ctx context.Context, org string, req Request) (runstate.Run, error) {
+	taken, metadata, err := req.Occurrence.item(org)
+	if err == nil && req.Key != "" {
+		err = errs.New(errs.Invalid, "A run of a %s has no idempotency key", req.Occurrence.Kind)
+	}
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	if taken != nil {
+		if run, err := l.made(ctx, org, taken); err != nil || run != nil {
+			return deref(run), err
+		}
+	}
+	req.Trigger = req.Occurrence.Kind
+	if req.LogicalDate == "" {
+		req.LogicalDate = clock.Format(req.Occurrence.Instant)
+	}
+	p, err := l.resolve(ctx, org, req)
+	if err != nil {
+		return runstate.Run{}, err
+	}
+	if taken != nil {
+		taken.Run, taken.Expires = p.run.ID, req.Occurrence.expires(l.Quota, p.run.Org, l.Clock.Now())
+	}
+	if p.run.By == "" {
+		p.run.By = req.Occurrence.Kind + ":" + req.Occurrence.ID
+	}
+	p.occurrence, p.audit.Metadata = taken, metadata
+	return l.write(ctx, p)
+}
+
+func deref(r *runstate.Run) runstate.Run {
+	if r == nil {
+		return runstate.Run{}
+	}
+	return *r
+}

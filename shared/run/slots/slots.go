@@ -15,10 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -80,52 +77,6 @@ func (k *known) isFull(now time.Time, limit int) bool { return now.Before(k.full
 
 // New returns the slots of workspaces.
 func New(c Config) *Slots { return &Slots{Config: c, orgs: map[string]*known{}} }
-
-// Slot is a slot and its holder. The zero Slot is none.
-type Slot struct {
-	Number int
-	Run    string // of the holder
-	since  string // the rest of the holder: the node for which it was taken, and when
-}
-
-// None reports whether it is no slot.
-func (s Slot) None() bool { return s.Run == "" }
-
-// String returns the form in which an item notes the slot that it holds; "" for
-// none.
-func (s Slot) String() string {
-	if s.None() {
-		return ""
-	}
-	return strconv.Itoa(s.Number) + "/" + s.holder()
-}
-
-// holder is the value of the slot's attribute.
-func (s Slot) holder() string { return s.Run + "/" + s.since }
-
-// Since returns when the slot was taken or passed on.
-func (s Slot) Since() time.Time {
-	ms, _ := strconv.ParseInt(s.since[strings.LastIndexByte(s.since, '/')+1:], 10, 64)
-	return time.UnixMilli(ms)
-}
-
-// Parse returns the slot of a [Slot.String], none if it is malformed.
-func Parse(text string) Slot {
-	number, holder, _ := strings.Cut(text, "/")
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		return Slot{}
-	}
-	return parse(n, holder)
-}
-
-func parse(number int, holder string) Slot {
-	run, since, ok := strings.Cut(holder, "/")
-	if !ok {
-		return Slot{}
-	}
-	return Slot{Number: number, Run: run, since: since}
-}
 
 // slot returns a slot for a node from now on.
 func (s *Slots) slot(number int, run string, n engine.Node) Slot {
@@ -289,98 +240,6 @@ func (s *Slots) Release(ctx context.Context, org string, slot Slot) error {
 	return err
 }
 
-// put replaces the holder of a slot by another one, if it is from. It returns
-// whether it did, and the slot's item.
-func (s *Slots) put(ctx context.Context, org string, from, to Slot) (bool, table.Item, error) {
-	attr := attribute(from.Number % perItem)
-	do, holds := table.Remove(attr), table.Absent(attr)
-	if !to.None() {
-		do = table.Set(attr, to.holder())
-	}
-	if !from.None() {
-		holds = table.Eq(attr, from.holder())
-	}
-	item, err := s.Table.Update(ctx, table.Update{
-		Key: key(org, from.Number/perItem), Do: []table.Action{do},
-		If: holds, //guard:slots/holder drop
-	})
-	if failed, ok := errors.AsType[*table.ConditionError](err); ok {
-		return !to.None() && failed.Old[attr].Str() == to.holder(), failed.Old, nil //guard:slots/lost-answer false
-	}
-	if err != nil {
-		return false, nil, fmt.Errorf("write slots: %w", err)
-	}
-	return true, item, nil
-}
-
-// Holds reports whether the holder of a slot has it.
-func (s *Slots) Holds(ctx context.Context, org string, slot Slot) (bool, error) {
-	item, err := s.Table.Get(ctx, key(org, slot.Number/perItem), table.Consistent)
-	if errors.Is(err, table.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read slots: %w", err)
-	}
-	return item[attribute(slot.Number%perItem)].Str() == slot.holder(), nil
-}
-
-// Held returns the slots of a workspace that are held.
-func (s *Slots) Held(ctx context.Context, org string) ([]Slot, error) {
-	return s.read(ctx, org, table.Consistent)
-}
-
-func (s *Slots) read(ctx context.Context, org string, how ...table.ReadOption) ([]Slot, error) {
-	own := s.own(org)
-	keys := make([]table.Key, items(own))
-	for i := range keys {
-		keys[i] = key(org, i)
-	}
-	items, err := s.Table.BatchGet(ctx, keys, how...)
-	if err != nil {
-		return nil, fmt.Errorf("read slots: %w", err)
-	}
-	var out []Slot
-	for _, item := range items {
-		shard, _ := strconv.Atoi(item.Key().SK)
-		for i := range perItem {
-			if slot := parse(shard*perItem+i, item[attribute(i)].Str()); !slot.None() && slot.Number < own {
-				out = append(out, slot)
-			}
-		}
-	}
-	return out, nil
-}
-
-// Free returns the numbers of the slots of a workspace that are free, as of a
-// moment ago, and may be taken.
-func (s *Slots) Free(ctx context.Context, org string) ([]int, error) {
-	held, err := s.read(ctx, org)
-	if err != nil {
-		return nil, err
-	}
-	taken := make(map[int]bool, len(held))
-	for _, slot := range held {
-		taken[slot.Number] = true
-	}
-	limit := s.Limit(ctx, org)
-	var out []int
-	for n := range limit.below {
-		if !taken[n] && len(out)+len(held) < limit.Slots { // of those held, some may be above it
-			out = append(out, n)
-		}
-	}
-	return out, nil
-}
-
-// items is the number of items that have the slots below a limit.
-func items(limit int) int { return (limit + perItem - 1) / perItem }
-
-// mask has a bit for each slot of an item that is below a limit.
-func mask(limit, shard int) uint16 {
-	return uint16(1<<max(0, min(limit-shard*perItem, perItem)) - 1)
-}
-
 // recall returns what is known of a workspace.
 func (s *Slots) recall(org string) *known {
 	s.mu.Lock()
@@ -395,33 +254,4 @@ func (s *Slots) recall(org string) *known {
 		s.orgs[org] = k
 	}
 	return k
-}
-
-func key(org string, shard int) table.Key {
-	n, slots := strconv.Itoa(shard), org+"#slots#" //guard:tenant/slots operand 1 "all"
-	return table.Key{PK: slots + n, SK: n}
-}
-
-func attribute(i int) string { return "s" + strconv.Itoa(i) }
-
-func heldIn(item table.Item) (held uint16) {
-	for i := range perItem {
-		if _, ok := item[attribute(i)]; ok {
-			held |= 1 << i
-		}
-	}
-	return held
-}
-
-// count returns how many slots of an item are held.
-func count(item table.Item) int { return bits.OnesCount16(heldIn(item)) }
-
-// lowest returns the number of the lowest bit.
-func lowest(bits uint16) (int, bool) {
-	for i := range perItem {
-		if bits&(1<<i) != 0 {
-			return i, true
-		}
-	}
-	return 0, false
 }
