@@ -9,8 +9,8 @@ import unittest
 import unittest.mock
 import zipfile
 
-import runner.cloud
-from runner import confine
+import runner.report
+from runner import confine, orphans
 from runner.cloud import Cloud
 
 SOURCE = """
@@ -140,7 +140,7 @@ class CloudTest(unittest.TestCase):
         threading.Thread(target=self.store.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(self.store.server_close)
         self.addCleanup(self.store.shutdown)
-        patch = unittest.mock.patch.object(runner.cloud, "_POST_EVERY_SECS", 0.2)
+        patch = unittest.mock.patch.object(runner.report, "_POST_EVERY_SECS", 0.2)
         patch.start()
         self.addCleanup(patch.stop)
         self.url = f"http://127.0.0.1:{self.store.server_port}"
@@ -302,7 +302,7 @@ class CloudTest(unittest.TestCase):
         self.assertEqual(self.call("slow")["failure"]["type"], "Cancelled")
 
     def test_a_short_task_makes_two_requests(self):
-        runner.cloud._POST_EVERY_SECS = 600
+        runner.report._POST_EVERY_SECS = 600
         self.call("version")
         self.store.posts.clear()
         self.call("talk")
@@ -313,7 +313,7 @@ class CloudTest(unittest.TestCase):
         self.assertEqual(self.store.tokens, {"Bearer t0ken"})
 
     def test_a_runner_goes_on_with_the_next_attempt(self):
-        runner.cloud._POST_EVERY_SECS = 600
+        runner.report._POST_EVERY_SECS = 600
         self.call("version")
         request = {**self.store.request, "secrets": {"token": "another"}}
         for remaining, wanted in ((None, 0), (100, 95), (3, 0)):
@@ -353,7 +353,7 @@ class CloudTest(unittest.TestCase):
                     pass
                 return {"url": "u", "reference": "r"}
 
-        reporter = runner.cloud.Reporter(Route(), None)
+        reporter = runner.report.Reporter(Route(), None)
         other = threading.Thread(target=reporter.ask, args=({"file": "f"},))
         other.start()
         reporter._post([])
@@ -385,17 +385,17 @@ class CloudTest(unittest.TestCase):
 
     def test_no_process_of_a_task_is_left(self):
         self.assertEqual(self.call("version")["output"], 1)
-        warm = len(runner.cloud._descendants())
+        warm = len(orphans.descendants())
         self.call("daemon")
-        self.assertEqual(runner.cloud._descendants(), set())
+        self.assertEqual(orphans.descendants(), set())
         self.assertFalse(self.cloud.soiled)
         self.assertEqual(self.call("version")["output"], 1)
-        self.assertEqual(len(runner.cloud._descendants()), warm)
-        with unittest.mock.patch.object(runner.cloud.os, "kill"):
-            with unittest.mock.patch.object(runner.cloud, "_descendants", lambda: {1}):
+        self.assertEqual(len(orphans.descendants()), warm)
+        with unittest.mock.patch.object(orphans.os, "kill"):
+            with unittest.mock.patch.object(orphans, "descendants", lambda: {1}):
                 self.call("daemon")
         self.assertTrue(self.cloud.soiled)
-        self.assertTrue(runner.cloud._end_descendants())
+        self.assertTrue(orphans.end())
 
     def test_a_task_cannot_read_the_runner(self):
         get_dumpable = 3
