@@ -59,9 +59,9 @@ func permissionLines(path string) (map[string]bool, error) {
 				Policies []struct {
 					PolicyDocument struct {
 						Statement []struct {
-							Sid, Effect      string
-							Action, Resource any
-							Condition        map[string]map[string]any
+							Sid, Effect                 string
+							Action, NotAction, Resource any
+							Condition                   map[string]map[string]any
 						}
 					}
 				}
@@ -84,7 +84,11 @@ func permissionLines(path string) (map[string]bool, error) {
 						fmt.Fprintf(&when, " [%s %s: %s]", operator, key, strings.Join(plainTexts(s.Condition[operator][key]), " "))
 					}
 				}
-				for _, action := range plainTexts(s.Action) {
+				actions := plainTexts(s.Action)
+				if s.NotAction != nil {
+					actions = []string{"all but " + strings.Join(plainTexts(s.NotAction), ", ")}
+				}
+				for _, action := range actions {
 					out[fmt.Sprintf("%s %s %s on %s%s", strings.TrimSuffix(id, "Role"), strings.ToLower(s.Effect), action, strings.Join(plainTexts(s.Resource), " "), when.String())] = true
 				}
 			}

@@ -27,6 +27,10 @@ func TestPermissionsArePrintedAndCompared(t *testing.T) {
 	out.Reset()
 	require.NoError(t, printPermissions(&out, []string{role(read + "," + call), role(keep + "," + read)}))
 	assert.Equal(t, "+ Runs allow kms:Sign on key-arn\n- Runs deny dynamodb:* on * [ForAnyValue:StringLike dynamodb:LeadingKeys: a b]\n", out.String())
+	out.Reset()
+	least := `{"Sid": "Least", "Effect": "Deny", "NotAction": ["kms:Decrypt"], "Resource": "*"}`
+	require.NoError(t, printPermissions(&out, []string{role(least)}))
+	assert.Equal(t, "Runs deny all but kms:Decrypt on *\n", out.String())
 	require.Error(t, printPermissions(&out, nil))
 	require.Error(t, printPermissions(&out, []string{"no-such.template.json"}))
 	require.ErrorContains(t, printPermissions(&out, []string{"count.go"}), "count.go")

@@ -15,6 +15,7 @@ type statement struct {
 	deny      bool
 	principal map[string]any // in resource policies; nil in role policies
 	actions   []string
+	except    []string // the statement is about all actions but these; then there are no actions
 	resources []*string
 	when      map[string]any // conditions
 }
@@ -24,10 +25,14 @@ type statement struct {
 func document(statements ...statement) map[string]any {
 	list := []any{}
 	for _, s := range statements {
-		if len(s.resources) == 0 || len(s.actions) == 0 {
+		if len(s.resources) == 0 || len(s.actions)+len(s.except) == 0 {
 			continue
 		}
 		one := map[string]any{"Sid": s.id, "Effect": "Allow", "Action": s.actions, "Resource": pointers(s.resources)}
+		if len(s.except) > 0 {
+			delete(one, "Action")
+			one["NotAction"] = s.except
+		}
 		if s.deny {
 			one["Effect"] = "Deny"
 		}

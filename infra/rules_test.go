@@ -15,6 +15,7 @@ import (
 
 	"millrace/events"
 	"millrace/functions/catalog"
+	"millrace/localstack/cloud/access"
 	"millrace/shared/account/audit"
 	"millrace/shared/account/identity"
 	"millrace/shared/platform/ids"
@@ -127,14 +128,87 @@ func TestSandboxHasNoPermissions(t *testing.T) {
 		variables, _ := f.properties["Environment"].(object)["Variables"].(object)
 		assert.Equal(t, []string{"MILLRACE_ATTEMPTS_URL"}, slices.Collect(maps.Keys(variables)), "no credential, and no data of a workspace")
 	}
-	statements := d.service.policyStatements()["SandboxRole"]
-	require.Len(t, statements, 1)
-	assert.Equal(t, []any{"Deny", []string{"*"}, []string{"*"}}, []any{statements[0]["Effect"], texts(statements[0]["Action"]), texts(statements[0]["Resource"])})
-	for _, r := range d.service.of("IAM::Role") {
-		if r.id == "SandboxRole" {
-			assert.NotContains(t, r.properties, "ManagedPolicyArns")
+	role, found := d.service.named("IAM::Role", "Description", "Nothing: the sandbox functions run users' code")
+	require.True(t, found)
+	assert.NotContains(t, role.properties, "ManagedPolicyArns")
+	policies := role.properties["Policies"].([]any)
+	require.Len(t, policies, 1)
+	const key = "arn:aws:kms:eu-west-1:123456789012:key/data"
+	policy := evaluated(t, policies[0].(object)["PolicyDocument"], "${import millrace-acme-prod-key-arn}", key)
+	for action, resources := range map[string][]string{
+		"logs:PutLogEvents":             {"*"},
+		"sts:AssumeRole":                {"*"},
+		"kms:Encrypt":                   {"*", key},
+		"kms:Decrypt":                   {key},
+		"s3:GetObject":                  {"arn:aws:s3:::anything"},
+		"lambda:GetFunction":            {"*"},
+		"dynamodb:GetItem":              {"*"},
+		"iam:PutRolePolicy":             {"*"},
+		"kms:CreateGrant":               {"*", key},
+		"kms:DescribeKey":               {key},
+		"ssm:GetParameter":              {"*"},
+		"secretsmanager:GetSecretValue": {"*"},
+	} {
+		for _, res := range resources {
+			decision, err := policy.Decide(access.Call{Action: action, Resource: res})
+			require.NoError(t, err)
+			assert.True(t, decision.Explicit, "%s on %s is denied, whatever another policy allows", action, res)
 		}
 	}
+}
+
+// TestLambdaDecryptsEnvironments: Lambda decrypts a function's variables with the
+// credentials of its role, by a grant on the account's key aws/lambda. A role that
+// denies this keeps its function from starting.
+func TestLambdaDecryptsEnvironments(t *testing.T) {
+	t.Parallel()
+	d := deployed(t)
+	const own = "arn:aws:kms:eu-west-1:123456789012:key/aws-lambda"
+	roles := map[string]resource{}
+	for _, r := range d.service.of("IAM::Role") {
+		roles["${"+r.id+".Arn}"] = r
+	}
+	for _, f := range d.service.of("Lambda::Function") {
+		require.Contains(t, f.properties, "Environment", f.id)
+		role, found := roles[text(f.properties["Role"])]
+		require.True(t, found, f.id)
+		for _, p := range role.properties["Policies"].([]any) {
+			decision, err := evaluated(t, p.(object)["PolicyDocument"]).Decide(access.Call{Action: "kms:Decrypt", Resource: own})
+			require.NoError(t, err)
+			assert.False(t, decision.Explicit, "%s cannot start: %s denies its environment", f.id, decision.Sid)
+		}
+	}
+}
+
+// evaluated returns a policy of a template. References stay as text, unless they
+// are replaced by values: old, new ….
+func evaluated(t *testing.T, document any, replaced ...string) access.Policy {
+	t.Helper()
+	values := strings.NewReplacer(replaced...)
+	var plain func(v any) any
+	plain = func(v any) any {
+		switch v := v.(type) {
+		case []any:
+			out := make([]any, len(v))
+			for i, e := range v {
+				out[i] = plain(e)
+			}
+			return out
+		case object:
+			if v["Fn::Sub"] != nil || v["Fn::ImportValue"] != nil || v["Fn::GetAtt"] != nil || v["Ref"] != nil {
+				return values.Replace(text(v))
+			}
+			out := object{}
+			for key, e := range v {
+				out[key] = plain(e)
+			}
+			return out
+		}
+		return v
+	}
+	policy, err := access.Parse(plain(document))
+	require.NoError(t, err)
+	return policy
 }
 
 func TestEveryQueueHasWatchedDeadLetterQueue(t *testing.T) {

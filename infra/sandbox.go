@@ -33,14 +33,21 @@ func sandboxName(t tier.Tier) string { return "sandbox-" + string(t) }
 // routes below url, code and data through presigned URLs. Without the
 // permission there is no log group either.
 //
+// It does not deny kms:Decrypt: Lambda decrypts the environment variables with
+// the role's own credentials, by a grant on the account's key aws/lambda, and a
+// denial outweighs the grant, so that no sandbox would start. The deployment's
+// key is denied.
+//
 // Their aliases move to a new version at once: most of what fails there is
 // users' code, which says nothing about the version.
 func addSandbox(stack awscdk.Stack, cfg Config, code *awslambda.CfnFunction_CodeProperty, url *string) {
+	const decrypts = "kms:Decrypt"
 	role := awsiam.NewCfnRole(stack, jsii.String("SandboxRole"), &awsiam.CfnRoleProps{
 		Description:              jsii.String("Nothing: the sandbox functions run users' code"),
 		AssumeRolePolicyDocument: trusts("lambda"),
 		Policies: []any{&awsiam.CfnRole_PolicyProperty{PolicyName: jsii.String("nothing"), PolicyDocument: document(
-			statement{id: "Nothing", deny: true, actions: []string{"*"}, resources: []*string{jsii.String("*")}},
+			statement{id: "Nothing", deny: true, except: []string{decrypts}, resources: []*string{jsii.String("*")}},
+			statement{id: "NoData", deny: true, actions: []string{decrypts}, resources: []*string{cfg.imported(keyARN)}},
 		)}},
 	})
 	for _, t := range cfg.Tiers.All() {
