@@ -9,6 +9,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/table/dynamo"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/web/fn"
 )
@@ -29,9 +31,10 @@ type graph struct {
 }
 
 // search returns a search for all series of one of the functions' own metrics,
-// grouped by these dimensions.
+// grouped by these dimensions. The namespace is in quotes: a tenant's name may
+// have a hyphen.
 func search(cfg Config, m telemetry.Metric, statistic, by string) string {
-	return fmt.Sprintf(`SEARCH('{%s,%s} MetricName="%s"', '%s', 60)`, cfg.namespace(), by, m, statistic)
+	return fmt.Sprintf(`SEARCH('{"%s",%s} MetricName="%s"', '%s', 60)`, cfg.namespace(), by, m, statistic)
 }
 
 func addDashboard(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
@@ -95,6 +98,13 @@ func graphs(cfg Config, specs []fn.Spec) []graph {
 		}
 		return g
 	}
+	throttled := graph{title: "Table, throttled"}
+	for _, name := range []string{"ReadThrottleEvents", "WriteThrottleEvents"} {
+		throttled.lines = append(throttled.lines, tableMetric(cfg, name))
+		for _, x := range table.Indexes {
+			throttled.lines = append(throttled.lines, tableMetric(cfg, name, [2]string{"GlobalSecondaryIndexName", dynamo.IndexName(x)}))
+		}
+	}
 	own := func(name string) string { return name }
 	return []graph{
 		{title: "Requests", lines: []metric{gatewayMetric(cfg, "Count", "Sum"), gatewayMetric(cfg, "4XXError", "Sum"), gatewayMetric(cfg, "5XXError", "Sum")}},
@@ -117,7 +127,7 @@ func graphs(cfg Config, specs []fn.Spec) []graph {
 		ofQueues("Oldest message, s", "ApproximateAgeOfOldestMessage", "Maximum", own),
 		ofQueues("Dead letters", "ApproximateNumberOfMessagesVisible", "Maximum", queue.Dead),
 		{title: "Table, units consumed", lines: []metric{tableMetric(cfg, "ConsumedReadCapacityUnits"), tableMetric(cfg, "ConsumedWriteCapacityUnits")}},
-		{title: "Table, throttled", lines: []metric{tableMetric(cfg, "ReadThrottleEvents"), tableMetric(cfg, "WriteThrottleEvents")}},
+		throttled,
 		{title: "Table, conflicts of transactions", lines: []metric{tableMetric(cfg, "TransactionConflict")}},
 	}
 }

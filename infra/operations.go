@@ -12,6 +12,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"millrace/shared/platform/queue"
+	"millrace/shared/platform/table"
+	"millrace/shared/platform/table/dynamo"
 	"millrace/shared/platform/telemetry"
 	"millrace/shared/web/fn"
 )
@@ -44,8 +46,46 @@ func gatewayMetric(cfg Config, name, statistic string) metric {
 	return metric{"AWS/ApiGateway", name, statistic, [][2]string{{"ApiName", cfg.name("api")}, {"Stage", stageName}}}
 }
 
-func tableMetric(cfg Config, name string) metric {
-	return metric{"AWS/DynamoDB", name, "Sum", [][2]string{{"TableName", cfg.table()}}}
+func tableMetric(cfg Config, name string, more ...[2]string) metric {
+	return metric{"AWS/DynamoDB", name, "Sum", append([][2]string{{"TableName", cfg.table()}}, more...)}
+}
+
+// tableOperations are those that functions use. DynamoDB counts its own errors by
+// operation only.
+var tableOperations = []string{
+	"BatchGetItem", "BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "TransactWriteItems", "UpdateItem",
+}
+
+// tableErrors returns the alarm of DynamoDB's own errors, of all operations.
+func tableErrors(cfg Config) alarm {
+	terms := map[string]metric{}
+	for _, operation := range tableOperations {
+		terms[term(operation)] = tableMetric(cfg, "SystemErrors", [2]string{"Operation", operation})
+	}
+	return alarm{id: "TableErrors", doc: "DynamoDB answers with server errors.", expression: sum(terms), terms: terms, threshold: functionFails}
+}
+
+// tableThrottles returns an alarm of throttles. Those of an index are not among
+// those of its table.
+func tableThrottles(cfg Config, id, doc, name string) alarm {
+	terms := map[string]metric{"table": tableMetric(cfg, name)}
+	for _, x := range table.Indexes {
+		index := dynamo.IndexName(x)
+		terms[term(index)] = tableMetric(cfg, name, [2]string{"GlobalSecondaryIndexName", index})
+	}
+	return alarm{id: id, doc: doc, expression: sum(terms), terms: terms, threshold: 100}
+}
+
+// term returns a name in expressions, which begins with a small letter.
+func term(name string) string { return strings.ToLower(name[:1]) + name[1:] }
+
+// sum returns the sum of terms, of which those without data are 0.
+func sum(terms map[string]metric) string {
+	var filled []string
+	for _, name := range slices.Sorted(maps.Keys(terms)) {
+		filled = append(filled, "FILL("+name+", 0)")
+	}
+	return strings.Join(filled, " + ")
 }
 
 // ownMetric returns a metric that functions emit themselves.
@@ -106,9 +146,9 @@ func addOperations(stack awscdk.Stack, cfg Config, specs []fn.Spec) {
 func alarms(cfg Config, specs []fn.Spec) []alarm {
 	list := []alarm{
 		{id: "Api5xx", doc: "The API answers with server errors.", metric: gatewayMetric(cfg, "5XXError", "Sum"), threshold: gatewayFails},
-		{id: "TableErrors", doc: "DynamoDB answers with server errors.", metric: tableMetric(cfg, "SystemErrors"), threshold: functionFails},
-		{id: "TableReadThrottles", doc: "The table refuses reads: one partition is read too often.", metric: tableMetric(cfg, "ReadThrottleEvents"), threshold: 100},
-		{id: "TableWriteThrottles", doc: "The table refuses writes: one partition is written too often.", metric: tableMetric(cfg, "WriteThrottleEvents"), threshold: 100},
+		tableErrors(cfg),
+		tableThrottles(cfg, "TableReadThrottles", "The table or an index refuses reads: one partition is read too often.", "ReadThrottleEvents"),
+		tableThrottles(cfg, "TableWriteThrottles", "The table or an index refuses writes: one partition is written too often.", "WriteThrottleEvents"),
 	}
 	for _, s := range specs {
 		id := camel(s.Name)
