@@ -60,9 +60,11 @@ func addAPI(stack awscdk.Stack, cfg Config, routes routes) api {
 		DisableExecuteApiEndpoint: jsii.Bool(cfg.Domain != ""),
 	})
 	// A deployment is a snapshot of the API, so another document needs another
-	// one. It depends on the functions' aliases: a new route is served once the
-	// code behind it is.
-	deployment := awsapigateway.NewCfnDeployment(stack, jsii.String("Deployment"+fingerprint(stack, body)), &awsapigateway.CfnDeploymentProps{
+	// one. So does the endpoint of the gateway: until its stage changes it stays
+	// closed, or open, beside the firewall of the domain. It depends on the
+	// functions' aliases: a new route is served once the code behind it is.
+	snapshot := map[string]any{"document": body, "closed": cfg.Domain != ""}
+	deployment := awsapigateway.NewCfnDeployment(stack, jsii.String("Deployment"+fingerprint(stack, snapshot)), &awsapigateway.CfnDeploymentProps{
 		RestApiId: rest.Ref(), Description: jsii.String("Of the document with this id"),
 	})
 	account := addGatewayAccount(stack)

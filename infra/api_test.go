@@ -168,6 +168,17 @@ func TestChangedDocumentIsDeployed(t *testing.T) {
 	assert.Equal(t, "${"+two[0].id+"}", text(other.service.of("ApiGateway::Stage")[0].properties["DeploymentId"]))
 }
 
+// TestDomainIsDeployed: a change of the gateway's own endpoint takes effect with
+// the next deployment of the API.
+func TestDomainIsDeployed(t *testing.T) {
+	t.Parallel()
+	cfg := example()
+	without := synth(t, cfg, few(), "code")
+	cfg.Domain, cfg.Certificate = "api.acme.example", certificate
+	with := synth(t, cfg, few(), "code")
+	assert.NotEqual(t, without.service.of("ApiGateway::Deployment")[0].id, with.service.of("ApiGateway::Deployment")[0].id)
+}
+
 func TestDomainAndSignIn(t *testing.T) {
 	t.Parallel()
 	cfg := example()
