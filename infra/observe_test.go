@@ -28,6 +28,21 @@ func TestFunctionsGetLogLevel(t *testing.T) {
 	}
 }
 
+// TestLambdaStoresLinesOfLogLevel: of lines in JSON, Lambda stores by default those
+// of INFO and above.
+func TestLambdaStoresLinesOfLogLevel(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[string]any{"": nil, "debug": "DEBUG", "info": nil, "error": nil} {
+		cfg := example()
+		cfg.LogLevel = level
+		for _, f := range synth(t, cfg, few(), "code").service.of("Lambda::Function") {
+			if logging, found := f.properties["LoggingConfig"].(object); found {
+				assert.Equal(t, want, logging["ApplicationLogLevel"], "%s at %q", f.id, level)
+			}
+		}
+	}
+}
+
 // TestCollectorLeavesRoom: Go's memory limit is that of the heap and the runtime;
 // the program and its buffers in the kernel need the rest.
 func TestCollectorLeavesRoom(t *testing.T) {

@@ -63,6 +63,11 @@ func versioned(props *awslambda.CfnFunctionProps) map[string]any {
 	}
 	if logging, found := props.LoggingConfig.(*awslambda.CfnFunction_LoggingConfigProperty); found {
 		out["LogGroup"], out["LogFormat"] = logging.LogGroup, logging.LogFormat
+		for name, level := range map[string]*string{"SystemLogLevel": logging.SystemLogLevel, "ApplicationLogLevel": logging.ApplicationLogLevel} {
+			if level != nil {
+				out[name] = level
+			}
+		}
 	}
 	if disk, found := props.EphemeralStorage.(*awslambda.CfnFunction_EphemeralStorageProperty); found {
 		out["EphemeralStorage"] = disk.Size

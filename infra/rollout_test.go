@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -99,6 +101,23 @@ func TestChangeOfFunctionMakesVersion(t *testing.T) {
 	permitted := changed(func(s *fn.Spec) { s.Needs.Measure = append(s.Needs.Measure, "runs") })
 	assert.NotEqual(t, before.service.json, permitted.service.json)
 	assert.Equal(t, of(before, "Runs"), of(permitted, "Runs"), "what a role permits is no part of a version")
+}
+
+// TestLevelsOfLogsArePartOfAVersion: the alias serves a version, so a level that
+// made none would apply to nothing.
+func TestLevelsOfLogsArePartOfAVersion(t *testing.T) {
+	t.Parallel()
+	with := func(system, application *string) map[string]any {
+		return versioned(&awslambda.CfnFunctionProps{
+			Code:          &awslambda.CfnFunction_CodeProperty{},
+			Environment:   &awslambda.CfnFunction_EnvironmentProperty{},
+			LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{SystemLogLevel: system, ApplicationLogLevel: application},
+		})
+	}
+	level := jsii.String("WARN")
+	assert.Equal(t, with(nil, nil), with(nil, nil))
+	assert.NotEqual(t, with(nil, nil), with(level, nil))
+	assert.NotEqual(t, with(nil, nil), with(nil, level))
 }
 
 // TestRolloutEndsByAlarm checks that CodeDeploy moves each alias of the catalog

@@ -77,7 +77,9 @@ func addFunction(stack awscdk.Stack, cfg Config, spec fn.Spec, code *awslambda.C
 		MemorySize:    jsii.Number(spec.MemoryMB),
 		Timeout:       jsii.Number(spec.Timeout.Seconds()),
 		Environment:   &awslambda.CfnFunction_EnvironmentProperty{Variables: environment(cfg, spec, api, signIn, walls)},
-		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{LogFormat: jsii.String("JSON"), LogGroup: logs.Ref(), SystemLogLevel: systemLevel(spec)},
+		LoggingConfig: &awslambda.CfnFunction_LoggingConfigProperty{
+			LogFormat: jsii.String("JSON"), LogGroup: logs.Ref(), SystemLogLevel: systemLevel(spec), ApplicationLogLevel: applicationLevel(cfg),
+		},
 		RecursiveLoop: recursive(spec),
 
 		ReservedConcurrentExecutions: walls.reserve(spec),
@@ -122,6 +124,16 @@ func systemLevel(spec fn.Spec) *string {
 		return nil // Lambda's default: INFO
 	}
 	return jsii.String("WARN")
+}
+
+// applicationLevel returns the level of a function's lines from which Lambda
+// stores them. Functions leave out the lines below their own level, so it is lower
+// than Lambda's default where theirs is; metrics have no level, and pass any.
+func applicationLevel(cfg Config) *string {
+	if cfg.LogLevel != "debug" {
+		return nil // Lambda's default: INFO
+	}
+	return jsii.String("DEBUG")
 }
 
 // eventBatch is the number of due entries, bus events or bucket events in one
