@@ -315,7 +315,9 @@ deploy: ## Deploy TENANT to REGION: check the account (PREFLIGHT=off), show the 
 	@found=''; if [ '$(PREFLIGHT)' != off ]; then found=$$($(GO) run ./infra preflight $(CDK_CONTEXT)) || exit 1; fi; \
 	$(MAKE) --no-print-directory deploy-checked FOUND="$$found"
 
-# New code queries new indexes, so it follows when they are built.
+# New code queries new indexes, so it follows when they are built. With an identity
+# provider of the operator's instead of the user pool the service goes first: the
+# data stack cannot remove exports that it still imports.
 .PHONY: deploy-checked
 deploy-checked: synth
 	@$(GO) run ./infra indexes check-table $(NAME)-table $(REGION) $(DATA).template.json
@@ -323,6 +325,8 @@ deploy-checked: synth
 	$(CDK) diff --app cdk.out
 	@printf 'Deploy %s to %s (%s)? Type the tenant to go on: ' $(TENANT) $(REGION) $(STAGE); read answer; [ "$$answer" = $(TENANT) ]
 	@if [ -f cdk.out/$(NAME)-recovery.template.json ]; then $(MAKE) --no-print-directory deploy-recovery; fi
+	@if ! grep -q '"$(NAME)-user-pool-id"' $(DATA).template.json && aws cloudformation list-imports --region $(REGION) --export-name $(NAME)-user-pool-id >/dev/null 2>&1; then \
+		$(CDK) deploy --app cdk.out --exclusively $(NAME)-service --require-approval never --rollback; fi
 	$(CDK) deploy --app cdk.out --exclusively $(NAME)-data --require-approval never --rollback
 	@$(GO) run ./infra indexes wait $(NAME)-table $(REGION)
 	$(CDK) deploy --app cdk.out --all --require-approval never --rollback

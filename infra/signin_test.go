@@ -1,6 +1,9 @@
 package main
 
 import (
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +52,45 @@ func TestSignInOfItsOwn(t *testing.T) {
 	assert.Equal(t, []any{"https://id.acme.example", "app", nil}, []any{
 		variables["MILLRACE_SIGNIN_ISSUER"], variables["MILLRACE_SIGNIN_AUDIENCE"], variables["MILLRACE_SIGNIN_JWKS_URL"],
 	})
+}
+
+// TestUserPoolCanBeReplacedByAProvider: CloudFormation removes no export that a
+// stack imports. The data stack is deployed first, unless it loses the exports of
+// the pool: then the Makefile lets the service stack, which needs nothing new, go
+// first.
+func TestUserPoolCanBeReplacedByAProvider(t *testing.T) {
+	t.Parallel()
+	exports := func(d deployment) map[string]bool {
+		out := map[string]bool{}
+		for _, o := range d.data.json["Outputs"].(object) {
+			if of, found := o.(object)["Export"].(object); found {
+				out[text(of["Name"])] = true
+			}
+		}
+		return out
+	}
+	cfg := example()
+	pool := synth(t, cfg, few(), "code")
+	cfg.Issuer, cfg.Audience = "https://id.acme.example", "app"
+	provider := synth(t, cfg, few(), "code")
+	dropped := 0
+	for name := range exports(pool) {
+		if exports(provider)[name] {
+			continue
+		}
+		dropped++
+		assert.NotContains(t, provider.service.golden(t), name, "the service lets go of it")
+	}
+	assert.Equal(t, 3, dropped)
+	assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(exports(provider))), func(name string) bool { return exports(pool)[name] }))
+
+	makefile, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	assert.True(t, exports(pool)["millrace-acme-prod-user-pool-id"])
+	first := strings.Index(string(makefile), `list-imports --region $(REGION) --export-name $(NAME)-user-pool-id`)
+	data := strings.Index(string(makefile), `--exclusively $(NAME)-data`)
+	require.Positive(t, first)
+	assert.Less(t, first, data)
 }
 
 func TestSignupAndCallbackFollowSettings(t *testing.T) {
