@@ -152,6 +152,13 @@ func TestFirewallProtectsAPI(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 2, limits)
+	common := rules[slices.IndexFunc(rules, func(r any) bool { return r.(object)["Name"] == "AWSManagedRulesCommonRuleSet" })].(object)
+	var counted []string
+	for _, o := range common["Statement"].(object)["ManagedRuleGroupStatement"].(object)["RuleActionOverrides"].([]any) {
+		assert.Equal(t, object{"Count": object{}}, o.(object)["ActionToUse"])
+		counted = append(counted, o.(object)["Name"].(string))
+	}
+	assert.Subset(t, counted, []string{"RestrictedExtensions_URIPATH", "RestrictedExtensions_QUERYARGUMENTS"}, "a flow may have the name import.log")
 }
 
 // TestChangedDocumentIsDeployed: API Gateway serves a snapshot, so a changed

@@ -56,10 +56,12 @@ func addFirewall(stack awscdk.Stack, cfg Config) awswafv2.CfnWebACL {
 			managed("AWSManagedRulesAmazonIpReputationList"),
 			// Flows are code, with addresses, paths and markup in it: rules that match
 			// these in bodies only count. Operations limit the size of bodies, and
-			// cursors and filters are long.
+			// cursors and filters are long. Names may end like files (import.log), and no
+			// path is one.
 			managed("AWSManagedRulesCommonRuleSet",
 				"SizeRestrictions_BODY", "SizeRestrictions_QUERYSTRING", "CrossSiteScripting_BODY", "GenericLFI_BODY", "GenericRFI_BODY",
-				"EC2MetaDataSSRF_BODY", "GenericRFI_QUERYARGUMENTS", "NoUserAgent_HEADER"),
+				"EC2MetaDataSSRF_BODY", "GenericRFI_QUERYARGUMENTS", "NoUserAgent_HEADER",
+				"RestrictedExtensions_URIPATH", "RestrictedExtensions_QUERYARGUMENTS"),
 			managed("AWSManagedRulesKnownBadInputsRuleSet", "JavaDeserializationRCE_BODY", "Log4JRCE_BODY"),
 		},
 	})
