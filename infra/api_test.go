@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -107,6 +109,31 @@ func TestPathsAreAcceptedByAPIGateway(t *testing.T) {
 			assert.Len(t, declared, strings.Count(path, "{"), "%s %s", method, path)
 		}
 	}
+}
+
+// TestManualStopsWhatThereIs holds the commands by which an operator stops and
+// starts work to the names and limits of the templates: CloudFormation does not
+// undo what they change.
+func TestManualStopsWhatThereIs(t *testing.T) {
+	t.Parallel()
+	manual, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(manual), "\n**Stopping work** ")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	d := deployed(t)
+	for _, command := range []string{
+		"events disable-rule --name $NAME-scheduler-tick", "events enable-rule --name $NAME-scheduler-tick",
+		"put-function-concurrency --function-name $NAME-sandboxlogs --reserved-concurrent-executions 0",
+		"get-rest-apis --query \"items[?name=='$NAME-api'].id\"", "update-stage --rest-api-id $api --stage-name " + stageName + " ",
+		fmt.Sprintf("'op=replace,path=/*/*/throttling/rateLimit,value=%d' 'op=replace,path=/*/*/throttling/burstLimit,value=%d'", steadyRequests, burstRequests),
+	} {
+		assert.Contains(t, section, command)
+	}
+	_, found = d.service.named("Events::Rule", "Name", d.cfg.name("scheduler-tick"))
+	assert.True(t, found)
+	assert.Equal(t, d.cfg.name("api"), d.service.of("ApiGateway::RestApi")[0].properties["Name"])
+	d.function(t, "sandboxlogs")
 }
 
 // forbidden matches the access log variables that contain a path, a query, a
