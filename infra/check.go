@@ -42,7 +42,7 @@ func check(ctx context.Context, args []string, open func(ctx context.Context, re
 	}
 	report := preflight.Check(ctx, account, preflight.Wants{
 		Region: cfg.Region, Tiers: cfg.Tiers, Issuer: cfg.Issuer, Backup: backup,
-		Stacks: []string{cfg.name("data"), cfg.name("service"), cfg.name("operations")}, Data: cfg.name("data"), Keys: cfg.name("keys"),
+		Stacks: []string{cfg.name("data"), cfg.name("service"), cfg.name("operations")}, Data: cfg.name("data"), Keys: cfg.name("keys"), Service: cfg.name("service"), Reserves: cfg.reserves,
 		Discover: func(ctx context.Context, issuer string) (identity.Discovery, error) {
 			return identity.Discover(ctx, nil, issuer)
 		},

@@ -15,12 +15,34 @@ import (
 type quotas struct {
 	preflight.Account
 	concurrency int
+	reserved    int // by other deployments
 }
 
 func (quotas) ID(context.Context) (string, error)                     { return "123456789012", nil }
-func (q quotas) Concurrency(context.Context) (int, error)             { return q.concurrency, nil }
 func (quotas) LargestFunction(context.Context) (int, error)           { return 0, nil }
 func (quotas) Stack(context.Context, string) (preflight.Stack, error) { return preflight.Stack{}, nil }
+func (q quotas) Concurrency(context.Context) (quota, unreserved int, err error) {
+	return q.concurrency, q.concurrency - q.reserved, nil
+}
+
+// TestCheckCountsWhatIsReserved: a third deployment of an account of the usual
+// size needs a share.
+func TestCheckCountsWhatIsReserved(t *testing.T) {
+	t.Parallel()
+	with := func(reserved int, args ...string) error {
+		open := func(context.Context, string) (preflight.Account, error) {
+			return quotas{concurrency: 1000, reserved: reserved}, nil
+		}
+		var out bytes.Buffer
+		return check(t.Context(), append([]string{"-c", "tenant=acme", "-c", "region=eu-west-1"}, args...), open, &out, &out)
+	}
+	each := example().reserves(1000)
+	assert.Greater(t, each, 300)
+	require.NoError(t, with(0))
+	require.NoError(t, with(each))
+	require.ErrorContains(t, with(2*each), "-c share=")
+	require.NoError(t, with(2*each, "-c", "share=10"), "it reserves nothing")
+}
 
 func TestCheckTellsContextThatWasRead(t *testing.T) {
 	t.Parallel()

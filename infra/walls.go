@@ -146,6 +146,19 @@ func thousandthsOf(s fn.Spec) int {
 	return 0
 }
 
+// reserves returns the concurrency that the deployment's functions reserve of a
+// quota, unless the context names another.
+func (c Config) reserves(quota int) int {
+	if c.Concurrency == 0 {
+		c.Concurrency = quota
+	}
+	sum := 0
+	for _, n := range c.divide(functions(c)).reserved {
+		sum += n
+	}
+	return sum
+}
+
 // whole returns the deployment's part of the account's concurrency.
 func (c Config) whole() int {
 	quota := c.Concurrency

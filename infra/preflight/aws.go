@@ -38,15 +38,15 @@ func (c cloud) ID(ctx context.Context) (string, error) {
 	return aws.ToString(out.Account), nil
 }
 
-func (c cloud) Concurrency(ctx context.Context) (int, error) {
+func (c cloud) Concurrency(ctx context.Context) (quota, unreserved int, err error) {
 	out, err := c.lambda.GetAccountSettings(ctx, &lambda.GetAccountSettingsInput{})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if out.AccountLimit == nil {
-		return 0, errors.New("the answer has no AccountLimit")
+		return 0, 0, errors.New("the answer has no AccountLimit")
 	}
-	return int(out.AccountLimit.ConcurrentExecutions), nil
+	return int(out.AccountLimit.ConcurrentExecutions), int(aws.ToInt32(out.AccountLimit.UnreservedConcurrentExecutions)), nil
 }
 
 func (c cloud) LargestFunction(ctx context.Context) (int, error) {

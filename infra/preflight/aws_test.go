@@ -37,7 +37,7 @@ func TestAccountOfAWS(t *testing.T) {
 		case strings.Contains(form, "UpdateTerminationProtection"):
 			fmt.Fprint(w, `<UpdateTerminationProtectionResponse><UpdateTerminationProtectionResult/></UpdateTerminationProtectionResponse>`)
 		case strings.HasSuffix(r.URL.Path, "/account-settings/"), strings.HasSuffix(r.URL.Path, "/account-settings"):
-			fmt.Fprint(w, `{"AccountLimit": {"ConcurrentExecutions": 10}}`)
+			fmt.Fprint(w, `{"AccountLimit": {"ConcurrentExecutions": 10, "UnreservedConcurrentExecutions": 8}}`)
 		case r.URL.Query().Get("Marker") != "":
 			fmt.Fprint(w, `{"Functions": [{"MemorySize": 4096}]}`)
 		default:
@@ -56,9 +56,9 @@ func TestAccountOfAWS(t *testing.T) {
 	id, err := a.ID(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "123456789012", id)
-	n, err := a.Concurrency(t.Context())
+	quota, unreserved, err := a.Concurrency(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, 10, n)
+	assert.Equal(t, []int{10, 8}, []int{quota, unreserved})
 	largest, err := a.LargestFunction(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 4096, largest, "of all pages")

@@ -18,8 +18,9 @@ import (
 type Account interface {
 	// ID returns the number of the account that the credentials belong to.
 	ID(ctx context.Context) (string, error)
-	// Concurrency returns the quota of concurrent executions of functions.
-	Concurrency(ctx context.Context) (int, error)
+	// Concurrency returns the quota of concurrent executions of functions, and how
+	// many of them no function has reserved.
+	Concurrency(ctx context.Context) (quota, unreserved int, err error)
 	// LargestFunction returns the memory in MB of the account's largest function, 0
 	// without functions.
 	LargestFunction(ctx context.Context) (int, error)
@@ -49,7 +50,11 @@ type Wants struct {
 	Stacks []string // names
 	Data   string   // name of the stack with the data
 	Keys   string   // name of the stack that has the keys if there is a backup in another region
-	Backup *Backup  // nil: none
+	// Service is the name of the stack with the functions, and Reserves how many
+	// concurrent executions they reserve of a quota.
+	Service  string
+	Reserves func(quota int) int
+	Backup   *Backup // nil: none
 	// Discover reads the discovery document of Issuer.
 	Discover func(ctx context.Context, issuer string) (identity.Discovery, error)
 }
@@ -75,6 +80,8 @@ const (
 	// reducedMemory is the most memory of a function in MB, where quotas are reduced.
 	// No operation tells whether they are.
 	reducedMemory = 3008
+	// keptUnreserved is what Lambda keeps unreserved in an account.
+	keptUnreserved = 100
 	// concurrencyCode is the quota of concurrent executions in Service Quotas.
 	concurrencyCode = "L-B99A9384"
 )
@@ -137,10 +144,12 @@ func (r *Report) signIn(ctx context.Context, wants Wants) {
 // capacity checks what functions the account may have.
 func (r *Report) capacity(ctx context.Context, in Account, wants Wants) {
 	var err error
-	if r.Concurrency, err = in.Concurrency(ctx); err != nil {
+	var unreserved int
+	if r.Concurrency, unreserved, err = in.Concurrency(ctx); err != nil {
 		r.problem("The account's quotas of Lambda cannot be read: %v. The deploying role needs lambda:GetAccountSettings.", err)
 		return
 	}
+	r.reserves(ctx, in, wants, unreserved)
 	if r.Concurrency >= usualConcurrency {
 		return
 	}
@@ -167,6 +176,21 @@ func (r *Report) capacity(ctx context.Context, in Account, wants Wants) {
 	r.problem("The account has the reduced quotas of new accounts (%d functions at once), with which a function has %d MB at most: "+
 		"these tiers can be deployed now: -c tiers=%s. For the others ask AWS Support (service limit increase, Lambda, function memory in %s), "+
 		"which has no quota code.", r.Concurrency, reducedMemory, small, wants.Region)
+}
+
+// reserves checks that the functions of a first deployment find the concurrency
+// that they reserve: other deployments of the account may have it.
+func (r *Report) reserves(ctx context.Context, in Account, wants Wants, unreserved int) {
+	if s, err := in.Stack(ctx, wants.Service); err != nil || s.made() {
+		return // stacks tells errors
+	}
+	needs := wants.Reserves(r.Concurrency)
+	if needs == 0 || needs+keptUnreserved <= unreserved {
+		return
+	}
+	r.problem("The deployment reserves %d concurrent executions, and of the account's %d in %s only %d are unreserved, of which Lambda keeps %d: "+
+		"give each of the account's deployments a percentage, -c share=40, and deploy the others first.",
+		needs, r.Concurrency, wants.Region, unreserved, keptUnreserved)
 }
 
 // backup checks a backup in another region, which is decided with the first

@@ -17,6 +17,7 @@ import (
 // are refused.
 type account struct {
 	concurrency, largest int
+	reserved             int // by other functions
 	stacks               map[string]preflight.Stack
 	fails                string
 	unprotected          []string
@@ -30,8 +31,8 @@ func (a *account) answer(call string) error {
 }
 
 func (a *account) ID(context.Context) (string, error) { return "123456789012", a.answer("id") }
-func (a *account) Concurrency(context.Context) (int, error) {
-	return a.concurrency, a.answer("concurrency")
+func (a *account) Concurrency(context.Context) (quota, unreserved int, err error) {
+	return a.concurrency, a.concurrency - a.reserved, a.answer("concurrency")
 }
 
 func (a *account) LargestFunction(context.Context) (int, error) {
@@ -49,7 +50,8 @@ func (a *account) Unprotect(_ context.Context, name string) error {
 
 func wants(change func(*preflight.Wants)) preflight.Wants {
 	w := preflight.Wants{
-		Region: "eu-west-1", Stacks: []string{"data", "service"}, Data: "data", Keys: "keys",
+		Region: "eu-west-1", Stacks: []string{"data", "service"}, Data: "data", Keys: "keys", Service: "service",
+		Reserves: func(quota int) int { return quota / 1000 * 400 }, // none of a small quota
 		Discover: func(_ context.Context, issuer string) (identity.Discovery, error) {
 			if issuer != "https://id.example" {
 				return identity.Discovery{}, errors.New("no such host")
@@ -86,19 +88,22 @@ func TestProblemsAreNamed(t *testing.T) {
 			in: account{concurrency: 999}, wants: func(w *preflight.Wants) { w.Tiers = tier.Set{tier.Nano, tier.XLarge} },
 			problem: "-c tiers=nano.", note: "--desired-value 1000",
 		},
-		"raised memory":     {in: account{concurrency: 50, largest: 4096}, note: "may run 50 functions at once"},
-		"new zealand":       {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Region = "ap-southeast-6" }, problem: "no tenant isolation mode in ap-southeast-6"},
-		"china":             {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Region = "cn-north-1" }, problem: "no tenant isolation mode in cn-north-1"},
-		"government":        {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Region = "us-gov-west-1" }, problem: "no tenant isolation mode"},
-		"issuer":            {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Issuer = "https://nowhere.example" }, problem: "no such host"},
-		"no credentials":    {in: account{fails: "id"}, problem: "credentials in the environment are of no use in eu-west-1: AccessDenied"},
-		"no settings":       {in: account{fails: "concurrency"}, problem: "needs lambda:GetAccountSettings"},
-		"no functions":      {in: account{concurrency: 10, fails: "functions"}, problem: "needs lambda:ListFunctions", note: "L-B99A9384"},
-		"no stacks":         {in: account{concurrency: 1000, fails: "stack"}, problem: "needs cloudformation:DescribeStacks"},
-		"no update":         {in: account{concurrency: 1000, fails: "unprotect", stacks: failed("data", true)}, problem: "needs cloudformation:UpdateTerminationProtection"},
-		"deployed":          {in: account{concurrency: 1000, stacks: map[string]preflight.Stack{"data": {Status: "UPDATE_ROLLBACK_COMPLETE", Protected: true}}}},
-		"failed, free":      {in: account{concurrency: 1000, stacks: failed("data", false)}},
-		"failed, protected": {in: account{concurrency: 1000, stacks: failed("data", true)}, note: "its termination protection was turned off"},
+		"raised memory":      {in: account{concurrency: 50, largest: 4096}, note: "may run 50 functions at once"},
+		"new zealand":        {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Region = "ap-southeast-6" }, problem: "no tenant isolation mode in ap-southeast-6"},
+		"china":              {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Region = "cn-north-1" }, problem: "no tenant isolation mode in cn-north-1"},
+		"government":         {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Region = "us-gov-west-1" }, problem: "no tenant isolation mode"},
+		"issuer":             {in: account{concurrency: 1000}, wants: func(w *preflight.Wants) { w.Issuer = "https://nowhere.example" }, problem: "no such host"},
+		"no credentials":     {in: account{fails: "id"}, problem: "credentials in the environment are of no use in eu-west-1: AccessDenied"},
+		"no settings":        {in: account{fails: "concurrency"}, problem: "needs lambda:GetAccountSettings"},
+		"no functions":       {in: account{concurrency: 10, fails: "functions"}, problem: "needs lambda:ListFunctions", note: "L-B99A9384"},
+		"no stacks":          {in: account{concurrency: 1000, fails: "stack"}, problem: "needs cloudformation:DescribeStacks"},
+		"no update":          {in: account{concurrency: 1000, fails: "unprotect", stacks: failed("data", true)}, problem: "needs cloudformation:UpdateTerminationProtection"},
+		"reserved by others": {in: account{concurrency: 1000, reserved: 501}, problem: "reserves 400 concurrent executions, and of the account's 1000 in eu-west-1 only 499 are unreserved"},
+		"room beside others": {in: account{concurrency: 1000, reserved: 500}},
+		"reserved by itself": {in: account{concurrency: 1000, reserved: 800, stacks: map[string]preflight.Stack{"service": {Status: "UPDATE_COMPLETE"}}}},
+		"deployed":           {in: account{concurrency: 1000, stacks: map[string]preflight.Stack{"data": {Status: "UPDATE_ROLLBACK_COMPLETE", Protected: true}}}},
+		"failed, free":       {in: account{concurrency: 1000, stacks: failed("data", false)}},
+		"failed, protected":  {in: account{concurrency: 1000, stacks: failed("data", true)}, note: "its termination protection was turned off"},
 	} {
 		r := preflight.Check(t.Context(), &c.in, wants(c.wants))
 		if c.problem == "" {
