@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -122,6 +124,23 @@ func TestMetricsHaveTheDimensionsOfTheirServices(t *testing.T) {
 	for name := range dimensioned {
 		assert.True(t, seen[name], "%s is not in use", name)
 	}
+}
+
+// TestManualCountsWhatIdleDeploymentsPayFor holds the README's price of an idle
+// deployment to the templates.
+func TestManualCountsWhatIdleDeploymentsPayFor(t *testing.T) {
+	t.Parallel()
+	d := deployed(t)
+	alarms, metrics := append(d.operations.of("CloudWatch::Alarm"), d.service.of("CloudWatch::Alarm")...), 0
+	for _, a := range alarms {
+		terms, _ := a.properties["Metrics"].([]any)
+		metrics += max(1, len(terms)-1) // one is the expression
+	}
+	manual, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(manual), fmt.Sprintf("alarms $%.2f (%d of %d metrics at $0.10;", float64(metrics)/10, len(alarms), metrics))
+	assert.Contains(t, string(manual), fmt.Sprintf("pollers of %d queues ", len(d.service.of("Lambda::EventSourceMapping"))))
+	assert.Contains(t, string(manual), fmt.Sprintf("firewall $%d (", 5+len(d.service.of("WAFv2::WebACL")[0].properties["Rules"].([]any))))
 }
 
 // TestTableIsWatchedAsAWhole: DynamoDB counts errors of its own by operation, and
