@@ -97,7 +97,7 @@ func Check(ctx context.Context, in Account, wants Wants) Report {
 	r.signIn(ctx, wants)
 	var err error
 	if r.Account, err = in.ID(ctx); err != nil {
-		r.problem("The credentials in the environment are of no use in %s: %v. If the region is an opt-in one, enable it for the account.", wants.Region, err)
+		r.problem("The credentials in the environment are of no use in %s: %v. Check the name of the region; an opt-in one has to be enabled for the account.", wants.Region, err)
 		return r
 	}
 	r.capacity(ctx, in, wants)
@@ -218,7 +218,7 @@ func (r *Report) backup(ctx context.Context, in Account, wants Wants) {
 		r.problem("backupRegion: Lambda has no tenant isolation mode in %s, so the service could not run there.", b.Region)
 	}
 	if _, err := wants.Backup.Account.ID(ctx); err != nil {
-		r.problem("backupRegion: the credentials in the environment are of no use in %s: %v. If the region is an opt-in one, enable it for the account.", wants.Backup.Region, err)
+		r.problem("backupRegion: the credentials in the environment are of no use in %s: %v. Check the name of the region; an opt-in one has to be enabled for the account.", wants.Backup.Region, err)
 	}
 }
 
