@@ -27,13 +27,23 @@ var sentinels = map[string]error{
 	"BatchRequestTooLong":    queue.ErrLimit,
 }
 
+// throttled lists the codes of requests and entries that SQS may accept later,
+// although it blames the sender: too many of them, or too many of SQS's own to
+// KMS, whose key encrypts the queue.
+var throttled = map[string]bool{
+	"RequestThrottled": true, "ThrottlingException": true, "KmsThrottled": true, "KMS.ThrottlingException": true,
+}
+
 // beyondTotal is in the message of the InvalidParameterValue error that SQS
 // returns if a message would be held for more than MaxExtend in total.
 const beyondTotal = "parameter VisibilityTimeout"
 
+// plain returns a code without a prefix.
+func plain(code string) string { return code[strings.LastIndexByte(code, '.')+1:] }
+
 // translate returns the port's error for a code, or nil.
 func translate(code, message string) error {
-	code = code[strings.LastIndexByte(code, '.')+1:]
+	code = plain(code)
 	if code == "InvalidParameterValue" && strings.Contains(message, beyondTotal) {
 		return queue.ErrLimit
 	}
@@ -62,7 +72,7 @@ type entryError struct {
 	at      string // the entry's Id
 	code    string
 	message string
-	ours    bool // the entry is at fault and would fail again
+	ours    bool // SQS blames the sender
 }
 
 func (r *entryError) Error() string {
@@ -70,6 +80,11 @@ func (r *entryError) Error() string {
 }
 
 func (r *entryError) Unwrap() error { return translate(r.code, r.message) }
+
+// final reports whether the entry would fail again.
+func (r *entryError) final() bool {
+	return r.ours && !throttled[plain(r.code)]
+}
 
 // resend passes entries to try until none fails with a transient error, at most
 // maxAttempts times. It returns the remaining failures by index in entries. An
@@ -94,7 +109,7 @@ func resend[E any](ctx context.Context, longest time.Duration, entries []E, try 
 			switch {
 			case !ok:
 				return rejected, fmt.Errorf("answer about an entry %q that was not sent: %w", r.at, r)
-			case r.ours || attempt == maxAttempts:
+			case r.final() || attempt == maxAttempts:
 				rejected[places[i]] = r
 			default:
 				again, where = append(again, entries[i]), append(where, places[i])

@@ -17,10 +17,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"millrace/shared/platform/awsenv"
@@ -132,7 +135,7 @@ func (q *Queues) connect(ctx context.Context) (*sqs.Client, error) {
 			return nil, fmt.Errorf("sqs: %w", err)
 		}
 		q.client = sqs.NewFromConfig(base, func(o *sqs.Options) {
-			o.Retryer = awsretry.New(maxAttempts, q.backoff)
+			o.Retryer = retry.AddWithErrorCodes(awsretry.New(maxAttempts, q.backoff), slices.Collect(maps.Keys(throttled))...)
 		})
 	}
 	return q.client, nil

@@ -184,6 +184,30 @@ func TestSendGivesUp(t *testing.T) {
 	require.ErrorContains(t, q.Send(t.Context(), "work", messages(2)...), "was not sent")
 }
 
+// TestThrottledRequestsAreRepeated covers what SQS refuses for now, with the
+// sender's fault or without: of a batch's entries, and of a whole request.
+func TestThrottledRequestsAreRepeated(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"RequestThrottled", "AWS.SimpleQueueService.RequestThrottled", "ThrottlingException", "KMS.ThrottlingException", "KmsThrottled"} {
+		for where, first := range map[string]func() (int, string){
+			"entry":   func() (int, string) { return 200, failed(code, true, "0") },
+			"request": func() (int, string) { return 400, fault(code[strings.LastIndexByte(code, '.')+1:], "slower") },
+		} {
+			t.Run(code+" "+where, func(t *testing.T) {
+				t.Parallel()
+				q, s := serve(t, func(_ request, n int) (int, string) {
+					if n == 1 {
+						return first()
+					}
+					return 200, `{}`
+				})
+				require.NoError(t, q.Send(t.Context(), "work", messages(1)...))
+				assert.Equal(t, 2, s.count("SendMessageBatch"))
+			})
+		}
+	}
+}
+
 // TestTruncatedResponseIsRetried checks that messages are not lost. They may
 // arrive twice.
 func TestTruncatedResponseIsRetried(t *testing.T) {
