@@ -126,6 +126,8 @@ class Cloud:
         path, part = directory + ".zip", directory + ".part"
         with urllib.request.urlopen(named["url"], timeout=60) as source, open(path, "wb") as file:
             shutil.copyfileobj(source, file, 1 << 20)
+            if source.length:  # reading by pieces does not tell that the connection broke off
+                raise http.client.IncompleteRead(b"", source.length)
         os.makedirs(part)
         artifact.extract(path, part)
         os.unlink(path)

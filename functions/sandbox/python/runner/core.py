@@ -265,20 +265,24 @@ def _decoded(data):
 def _load(given):
     if "url" not in given:
         return given.get("value")
+    import http.client
     import urllib.request
 
     for attempt in range(3):
         try:
             with urllib.request.urlopen(given["url"], timeout=60) as answer:
-                return _decoded(answer.read())
-        except OSError as error:
+                data = answer.read()
+            break
+        except (OSError, http.client.HTTPException) as error:
             if attempt == 2 or getattr(error, "code", 500) < 500:
                 # The URL is a credential: it never appears in a message.
-                raise TransferError(f"an input could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}") from None
+                raise TransferError(f"an input could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()) from None
             time.sleep(0.2 * 2**attempt)
+    return _decoded(data)
 
 
 def _put(url, data):
+    import http.client
     import urllib.request
 
     for attempt in range(3):
@@ -286,7 +290,7 @@ def _put(url, data):
             request = urllib.request.Request(url, data=data, method="PUT", headers={"Content-Type": "application/json"})
             with urllib.request.urlopen(request, timeout=300):
                 return
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             if attempt == 2 or getattr(error, "code", 500) < 500:
-                raise TransferError(f"the output could not be stored: {type(error).__name__} {getattr(error, 'code', '')}") from None
+                raise TransferError(f"the output could not be stored: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()) from None
             time.sleep(0.2 * 2**attempt)

@@ -176,7 +176,7 @@ class Reporter:
                     if error.code < 500 and error.code != 429:
                         raise FileError(_detail(error)) from None
                 fault = f"the service answered {error.code}"
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 fault = f"the service did not answer: {type(error).__name__}"
             if time.monotonic() + delay > until:
                 raise FileError(fault)

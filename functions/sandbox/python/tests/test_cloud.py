@@ -23,6 +23,7 @@ def big(): return "x" * 40000
 def boom(): return {}["no"]
 def fields(ctx): ctx.log("read", rows=3, of={ctx.secret("token"): ["it is " + ctx.secret("token")]})
 def soon(): return 1
+def echo(value): return value
 if VERSION != int(VERSION): time.sleep(1.2)
 def slow(): print("started"); time.sleep(60)
 def stubborn():
@@ -73,7 +74,10 @@ def says(text): frame(own(), b"O", text.encode()); frame(own(), b"R", b"{}"); ti
 
 class Store(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        if self.path in self.server.blobs:
+        if self.path in self.server.short:
+            self.server.short.remove(self.path)
+            self.answer(self.server.blobs[self.path][:-1], size=len(self.server.blobs[self.path]))
+        elif self.path in self.server.blobs:
             self.answer(self.server.blobs[self.path], size=self.server.claimed)
         else:
             self.answer(b"", self.server.missing)
@@ -102,6 +106,9 @@ class Store(http.server.BaseHTTPRequestHandler):
         self.server.posts.append((self.path, batch))
         if self.server.refusals.get(self.path):
             self.answer(b'{"detail": "no"}', self.server.refusals[self.path].pop())
+        elif ("save_file" in batch or "open_file" in batch) and self.path in self.server.short:
+            self.server.short.remove(self.path)
+            self.answer(b"{}", size=100)
         elif self.path == "/start":
             self.answer(json.dumps({"request": self.server.request}).encode())
         elif "save_file" in batch or "open_file" in batch:
@@ -133,7 +140,7 @@ class CloudTest(unittest.TestCase):
         os.chmod(root.name, 0o755)
         self.store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
         self.store.blobs, self.store.events, self.store.tokens, self.store.cancel_at = {}, [], set(), None
-        self.store.missing, self.store.request, self.store.given = 404, None, None
+        self.store.missing, self.store.request, self.store.given, self.store.short = 404, None, None, []
         self.store.posts, self.store.refusals, self.store.following = [], {}, []
         self.store.asked, self.store.faults, self.store.refuses, self.store.claimed = [], [], False, None
         self.store.handle_error = lambda *_: None  # a client that went away in the middle
@@ -296,6 +303,17 @@ class CloudTest(unittest.TestCase):
             self.assertEqual(answer.get("unstarted", False), passing)
         request["artifact"] = {"hash": "none", "url": "http://127.0.0.1:1/none"}
         self.assertTrue(self.run_request(request)["unstarted"])
+
+    def test_answers_that_break_off_are_no_failure_of_the_task(self):
+        self.store.short = ["/1"]
+        self.assertEqual(self.call("version"), {"error": "the artifact could not be fetched: IncompleteRead", "unstarted": True})
+        self.assertEqual(self.call("version")["output"], 1)
+        self.store.blobs["/input"], self.store.short = b'"given"', ["/input"]
+        self.assertEqual(self.call("echo", inputs={"value": {"url": self.url + "/input"}})["output"], "given")
+        self.store.short = ["/input"] * 3
+        self.assertEqual(self.call("echo", inputs={"value": {"url": self.url + "/input"}})["error"], "an input could not be fetched: IncompleteRead")
+        self.store.short = ["/logs"]
+        self.assertEqual(self.call("twice")["output"], ["files/0", "files/1"])
 
     def test_cancel(self):
         self.store.cancel_at = "started"
