@@ -64,7 +64,9 @@ func (s *Store) CompleteMultipart(ctx context.Context, key, uploadID string, par
 // joined returns the object assembled from parts. completed is the result of
 // the completion request. The object's ETag, which derives from those of the
 // parts, is decisive:
-//   - A missing upload may be one that we completed: AWS then forgets it.
+//   - A missing upload may be one that we completed: AWS then forgets it. The
+//     ETag of an object that is encrypted with a KMS key derives from nothing that
+//     a client knows, except that its suffix is the number of parts.
 //   - Other servers may report success when any object exists under the key, or
 //     while another completion of the upload is in progress.
 func (s *Store) joined(ctx context.Context, key string, parts []blob.Part, completed error) (blob.Object, error) {
@@ -72,9 +74,9 @@ func (s *Store) joined(ctx context.Context, key string, parts []blob.Part, compl
 	trusted := completed == nil && (s.checksums() || want == "")
 	wait := 20 * time.Millisecond
 	for {
-		obj, err := s.Head(ctx, key)
+		obj, sealed, err := s.head(ctx, key)
 		switch {
-		case err == nil && (trusted || obj.ETag == want && want != ""):
+		case err == nil && (trusted || matches(obj.ETag, want, sealed, len(parts))):
 			return obj, nil
 		case err != nil && !errors.Is(err, blob.ErrNotFound):
 			return blob.Object{}, err
@@ -88,6 +90,15 @@ func (s *Store) joined(ctx context.Context, key string, parts []blob.Part, compl
 		}
 		wait *= 2
 	}
+}
+
+// matches reports whether the ETag of an object is that of a number of parts
+// with the joined ETag want. sealed means that a KMS key encrypts the object.
+func matches(etag, want string, sealed bool, parts int) bool {
+	if sealed {
+		return strings.HasSuffix(etag, fmt.Sprintf("-%d", parts))
+	}
+	return etag == want && want != ""
 }
 
 // AbortMultipart discards an upload.
@@ -127,7 +138,7 @@ func inOrder(parts []blob.Part) ([]blob.Part, error) {
 
 // joinedETag computes the ETag that S3 gives an object of these parts: the MD5
 // of their MD5s, followed by their count. It returns the empty string if an
-// ETag is not an MD5, as with KMS keys.
+// ETag cannot be an MD5.
 func joinedETag(parts []blob.Part) string {
 	sum := md5.New()
 	for _, p := range parts {

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"millrace/shared/platform/blob"
 )
@@ -90,18 +91,24 @@ func (s *Store) Get(ctx context.Context, key string, rng *blob.Range) (io.ReadCl
 
 // Head describes an object.
 func (s *Store) Head(ctx context.Context, key string) (blob.Object, error) {
+	obj, _, err := s.head(ctx, key)
+	return obj, err
+}
+
+// head describes an object, and reports whether a KMS key encrypts it.
+func (s *Store) head(ctx context.Context, key string) (obj blob.Object, sealed bool, err error) {
 	client, err := s.open(ctx, key)
 	if err != nil {
-		return blob.Object{}, err
+		return blob.Object{}, false, err
 	}
 	out, err := client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: s.bucket, Key: &key})
 	if err != nil {
-		return blob.Object{}, wrap("head", key, err)
+		return blob.Object{}, false, wrap("head", key, err)
 	}
 	return blob.Object{
 		Key: key, Size: aws.ToInt64(out.ContentLength), ETag: unquote(out.ETag),
 		ContentType: aws.ToString(out.ContentType), Modified: aws.ToTime(out.LastModified).UTC(),
-	}, nil
+	}, out.ServerSideEncryption == types.ServerSideEncryptionAwsKms || out.ServerSideEncryption == types.ServerSideEncryptionAwsKmsDsse, nil
 }
 
 // Copy copies an object within the bucket.

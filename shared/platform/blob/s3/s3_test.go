@@ -208,22 +208,36 @@ func TestJoinedETag(t *testing.T) {
 func TestCompleteOfForgottenUpload(t *testing.T) {
 	t.Parallel()
 	parts := []blob.Part{{Number: 1, ETag: `"0cc175b9c0f1b6a831c399e269772661"`}}
-	for etag, want := range map[string]error{
-		joinedETag([]blob.Part{{Number: 1, ETag: "0cc175b9c0f1b6a831c399e269772661"}}): nil,
-		"92eb5ffee6ae2fec3ad71c777531578f-1":                                           blob.ErrNoUpload,
-		"":                                                                             blob.ErrNoUpload,
+	joined := joinedETag([]blob.Part{{Number: 1, ETag: "0cc175b9c0f1b6a831c399e269772661"}})
+	for _, c := range []struct {
+		etag, encryption string
+		want             error
+	}{
+		{joined, "", nil},
+		{joined, "AES256", nil},
+		{"92eb5ffee6ae2fec3ad71c777531578f-1", "", blob.ErrNoUpload},
+		{"92eb5ffee6ae2fec3ad71c777531578f-1", "AES256", blob.ErrNoUpload},
+		{"", "", blob.ErrNoUpload},
+		{joined, "aws:kms", nil},
+		{"92eb5ffee6ae2fec3ad71c777531578f-1", "aws:kms", nil},
+		{"92eb5ffee6ae2fec3ad71c777531578f-1", "aws:kms:dsse", nil},
+		{"92eb5ffee6ae2fec3ad71c777531578f-2", "aws:kms", blob.ErrNoUpload},
+		{"92eb5ffee6ae2fec3ad71c777531578f", "aws:kms", blob.ErrNoUpload},
 	} {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == "POST" {
 				fail(w, 404, "NoSuchUpload")
 				return
 			}
-			w.Header().Set("ETag", `"`+etag+`"`)
+			w.Header().Set("ETag", `"`+c.etag+`"`)
+			if c.encryption != "" {
+				w.Header().Set("X-Amz-Server-Side-Encryption", c.encryption)
+			}
 		})
 		obj, err := s.CompleteMultipart(t.Context(), "org/a", "upload", parts)
-		require.ErrorIs(t, err, want)
-		if want == nil {
-			assert.Equal(t, etag, obj.ETag)
+		require.ErrorIs(t, err, c.want, "%+v", c)
+		if c.want == nil {
+			assert.Equal(t, c.etag, obj.ETag)
 		}
 	}
 }
