@@ -106,6 +106,8 @@ func (s *Store) awsConfig(ctx context.Context) (aws.Config, error) {
 func (s *Store) options(endpoint string) func(*s3.Options) {
 	return func(o *s3.Options) {
 		o.UsePathStyle = s.cfg.PathStyle
+		// Ranges have no checksum: the SDK would log a line for each that is read.
+		o.DisableLogOutputChecksumValidationSkipped = true
 		o.Retryer = retry.AddWithErrorCodes(awsretry.New(maxAttempts, s.backoff), "ConditionalRequestConflict")
 		if endpoint != "" {
 			o.BaseEndpoint = aws.String(strings.TrimSuffix(endpoint, "/"))

@@ -13,7 +13,10 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -177,6 +180,34 @@ func TestTranslate(t *testing.T) {
 	assert.NoError(t, wrap("get", "org/a", nil))
 	bucket := wrap("get", "org/a", &smithy.GenericAPIError{Code: "NoSuchBucket"})
 	assert.NotErrorIs(t, bucket, blob.ErrNotFound, "a missing bucket is no missing object")
+}
+
+// TestReadsAreNotLogged reads from a server as from AWS, whose responses are
+// checked against their checksums if they have any.
+func TestReadsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "ENABLED", r.Header.Get("X-Amz-Checksum-Mode"))
+		w.Header().Set("Content-Range", "bytes 0-3/9")
+		w.WriteHeader(http.StatusPartialContent)
+		fmt.Fprint(w, "some")
+	}))
+	t.Cleanup(server.Close)
+	var lines []string
+	s := New(Config{Bucket: "bucket", Region: "eu-west-1", AccessKey: "access", SecretKey: "secret", PathStyle: true})
+	base, err := s.awsConfig(t.Context())
+	require.NoError(t, err)
+	base.BaseEndpoint, base.ResponseChecksumValidation = &server.URL, aws.ResponseChecksumValidationWhenSupported
+	base.Logger = logging.LoggerFunc(func(_ logging.Classification, format string, args ...any) {
+		lines = append(lines, fmt.Sprintf(format, args...))
+	})
+	s.client = awss3.NewFromConfig(base, s.options(""))
+	body, _, err := s.Get(t.Context(), "org/a", &blob.Range{Length: 4})
+	require.NoError(t, err)
+	data, err := io.ReadAll(body)
+	require.NoError(t, err)
+	assert.Equal(t, "some", string(data))
+	assert.Empty(t, lines)
 }
 
 func TestPublicEndpoint(t *testing.T) {
