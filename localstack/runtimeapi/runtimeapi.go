@@ -1,11 +1,12 @@
 // Package runtimeapi emulates the Lambda Runtime API, the HTTP interface by
 // which a function's process receives and answers events, so that the real
 // binary and the real Python handler run as they are deployed. Streamed answers
-// are passed on as they arrive. Of the Extensions API it has what a process
+// are passed on as they arrive; of the others it takes 6 MB, as Lambda does. Of the Extensions API it has what a process
 // needs to receive SIGTERM.
 package runtimeapi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -24,6 +25,9 @@ import (
 
 // DefaultTimeout is the default time-out of an event.
 const DefaultTimeout = time.Minute
+
+// MaxAnswer is the largest answer in bytes, unless it is streamed.
+const MaxAnswer = 6<<20 + 100
 
 // Event is one invocation.
 type Event struct {
@@ -200,14 +204,27 @@ func (a *API) response(w http.ResponseWriter, r *http.Request) {
 		refuse(w, "InvalidRequestID")
 		return
 	}
+	streaming := r.Header.Get("Lambda-Runtime-Function-Response-Mode") == "streaming"
+	var body io.Reader = r.Body
+	if !streaming {
+		data, err := io.ReadAll(io.LimitReader(r.Body, MaxAnswer+1))
+		if err == nil && len(data) > MaxAnswer {
+			_, _ = io.Copy(io.Discard, r.Body) // the process may have ended
+			c.answers <- result{fault: &Fault{
+				Type: "Function.ResponseSizeTooLarge", Message: fmt.Sprintf("Response payload size exceeded maximum allowed payload size (%d bytes).", MaxAnswer),
+			}}
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		body = io.MultiReader(bytes.NewReader(data), failing{err})
+	}
 	reader, writer := io.Pipe()
 	c.answers <- result{answer: &Answer{
-		Body: reader, ContentType: r.Header.Get("Content-Type"),
-		Streamed: r.Header.Get("Lambda-Runtime-Function-Response-Mode") == "streaming" || r.ContentLength < 0,
+		Body: reader, ContentType: r.Header.Get("Content-Type"), Streamed: streaming || r.ContentLength < 0,
 	}}
-	_, err := io.Copy(writer, r.Body)
+	_, err := io.Copy(writer, body)
 	if errors.Is(err, io.ErrClosedPipe) { // the reader has left: Lambda lets the function finish
-		_, err = io.Copy(io.Discard, r.Body)
+		_, err = io.Copy(io.Discard, body)
 	}
 	if err == nil {
 		err = trailing(r.Trailer)
@@ -215,6 +232,11 @@ func (a *API) response(w http.ResponseWriter, r *http.Request) {
 	_ = writer.CloseWithError(err) // never fails
 	w.WriteHeader(http.StatusAccepted)
 }
+
+// failing is the end of a body: err, or io.EOF.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, cmp.Or(f.err, io.EOF) }
 
 // trailing returns the fault that ends a stream, nil if it is complete.
 func trailing(trailer http.Header) error {

@@ -12,6 +12,7 @@
 package invoke
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/smithy-go"
 
+	"millrace/shared/platform/errs"
 	"millrace/shared/platform/keyring"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/ticket"
@@ -47,9 +49,14 @@ func importing(timeout time.Duration) time.Duration {
 	return max(min(sandbox.ImportTimeout, mostTaskSecs*time.Second-reserve-timeout), time.Second)
 }
 
-// MaxMessage is the largest message to a runner, in bytes: what a function
-// answers.
-const MaxMessage = 6 << 20
+// MaxMessage is the largest message to a runner, in bytes as a JSON string: that
+// is how it is within the response of a function, which has 6 MB at most.
+const MaxMessage = 6<<20 - 16<<10
+
+// quoted returns the size of a JSON text as a JSON string.
+func quoted(text []byte) int {
+	return len(text) + bytes.Count(text, []byte{'"'}) + bytes.Count(text, []byte{'\\'})
+}
 
 // An invocation may be repeated, whatever became of it: one runner begins.
 const (
@@ -220,15 +227,20 @@ func (s *Sandbox) Message(ctx context.Context, req sandbox.Request) (json.RawMes
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
-	data, err := json.Marshal(message{
+	// Not json.Marshal: its HTML escapes could make inputs six times as long.
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err = encoder.Encode(message{
 		Request: &req, Inputs: urls.inputs, TimeoutSecs: timeout.Seconds(), ImportSecs: importing(timeout).Seconds(),
 		OutputURL: urls.output, Artifact: artifact{Hash: req.Artifact.Hash, URL: urls.artifact},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("invoke: message: %w", err)
 	}
-	if len(data) > MaxMessage {
-		return nil, fmt.Errorf("the inputs of the task make a request of %d bytes, %d fit", len(data), MaxMessage)
+	data := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	if size := quoted(data); size > MaxMessage {
+		return nil, errs.New(errs.TooLarge, "the inputs of the task make a request of %d bytes, %d fit", size, MaxMessage)
 	}
 	return data, nil
 }

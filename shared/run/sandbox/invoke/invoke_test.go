@@ -8,16 +8,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/shared/platform/errs"
 	"millrace/shared/platform/keyring"
 	"millrace/shared/run/sandbox"
 	"millrace/shared/run/sandbox/invoke"
@@ -156,14 +159,51 @@ func TestMessage(t *testing.T) {
 		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		"artifact": {"hash": "h", "url": "https://s3.test/a"}}`, string(message))
 
-	large := request()
-	large.Item = json.RawMessage(`"` + string(bytes.Repeat([]byte("x"), invoke.MaxMessage)) + `"`)
-	_, err = s.Message(t.Context(), large)
-	require.ErrorContains(t, err, "fit")
 	unsigned := request()
 	unsigned.Artifact.URL = func(context.Context) (string, error) { return "", errors.New("throttled") }
 	_, err = s.Message(t.Context(), unsigned)
 	require.ErrorIs(t, err, sandbox.ErrUnavailable)
+}
+
+// TestMessageFitsInAnAnswer answers messages as a function's URL does: as a
+// string in JSON.
+func TestMessageFitsInAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := open(t, &answers{})
+	for name, c := range map[string]struct {
+		element string
+		bytes   int // of the item
+		fits    bool
+	}{
+		"text":          {"x", 6<<20 - 32<<10, true},
+		"too much text": {"x", 6 << 20, false},
+		"markup":        {"<", 6<<20 - 32<<10, true},
+		"quotes":        {`\"`, 4 << 20, false},
+		"fewer quotes":  {`\"`, 2 << 20, true},
+		"lines":         {`\n`, 4 << 20, false},
+		"fewer lines":   {`\n`, 3 << 20, true},
+		"other letters": {`é`, 6<<20 - 32<<10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := request()
+			req.Item = json.RawMessage(`"` + strings.Repeat(c.element, c.bytes/len(c.element)) + `"`)
+			message, err := s.Message(t.Context(), req)
+			if !c.fits {
+				require.ErrorContains(t, err, "fit")
+				e, ok := errors.AsType[*errs.Error](err)
+				require.True(t, ok)
+				assert.Equal(t, errs.TooLarge, e.Code, "the next attempt would fail as well")
+				return
+			}
+			require.NoError(t, err)
+			var out bytes.Buffer
+			encoder := json.NewEncoder(&out)
+			encoder.SetEscapeHTML(false)
+			require.NoError(t, encoder.Encode(events.APIGatewayV2HTTPResponse{Body: string(message)}))
+			assert.Less(t, out.Len(), 6<<20)
+		})
+	}
 }
 
 func TestAnswers(t *testing.T) {
