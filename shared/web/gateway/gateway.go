@@ -26,6 +26,10 @@ import (
 	"millrace/shared/web/httpapi"
 )
 
+// maxResponse is the largest response of a function that does not stream, in
+// bytes of its JSON; Lambda fails the invocation of a larger one.
+const maxResponse = 6 << 20
+
 // ErrNotProxyEvent means that the payload is not an event of a proxy
 // integration.
 var ErrNotProxyEvent = errors.New("the payload is not an API Gateway proxy event: httpMethod and path are required")
@@ -71,7 +75,49 @@ func (f *Function) Answer(ctx context.Context, event events.APIGatewayProxyReque
 	if err := f.serve(ctx, w, event); err != nil {
 		return events.APIGatewayProxyResponse{}, err
 	}
-	return w.GetProxyResponse()
+	out, err := w.GetProxyResponse()
+	if err == nil && tooLarge(out.MultiValueHeaders, out.Body) {
+		w = core.NewProxyResponseWriter()
+		if err = overflow(w); err == nil {
+			return w.GetProxyResponse()
+		}
+	}
+	return out, err
+}
+
+// tooLarge reports whether a response does not fit into what Lambda accepts.
+func tooLarge(header http.Header, body string) bool {
+	size := quoted(body) + 1<<10 // for the frame
+	if size <= maxResponse/2 {   // the rest is for the headers
+		return false
+	}
+	for name, values := range header {
+		for _, value := range values {
+			size += quoted(name) + quoted(value)
+		}
+	}
+	return size > maxResponse
+}
+
+// quoted returns the size of a text as a JSON string. It counts control
+// characters as the longest ones are written.
+func quoted(text string) int {
+	size := len(text) + len(`"",`)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"', c == '\\', c == '\n', c == '\r', c == '\t':
+			size++
+		case c < ' ':
+			size += len(`\u0000`) - 1
+		}
+	}
+	return size
+}
+
+// overflow answers in place of a response that does not fit, which is that of a
+// list.
+func overflow(w http.ResponseWriter) error {
+	return reply(w, http.StatusRequestEntityTooLarge, "The response would have more than 6 MB; ask for fewer items, with limit")
 }
 
 // serve handles the event's request.

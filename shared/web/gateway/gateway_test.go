@@ -107,6 +107,42 @@ func TestEventIsConvertedToRequest(t *testing.T) {
 	assert.Contains(t, res.Body, "t\u00e9xt")
 }
 
+// TestLargeResponseIsReplaced: Lambda fails an invocation whose response has
+// more than 6 MB, and the client would get a 502.
+func TestLargeResponseIsReplaced(t *testing.T) {
+	t.Parallel()
+	const most = 6 << 20
+	for name, c := range map[string]struct {
+		text string
+		fits bool
+	}{
+		"letters":         {strings.Repeat("x", most-4<<10), true},
+		"too many":        {strings.Repeat("x", most), false},
+		"quotes":          {strings.Repeat(`"`, most/4-4<<10), true}, // escaped in the body, and again around it
+		"too many quotes": {strings.Repeat(`"`, most/3), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(func(api *httpapi.API, _ fn.Deps) {
+				httpapi.Register(api, httpapi.Operation{ID: "large", Method: "GET", Path: "/flow", Function: "echo", Summary: "Large", Access: tenant.Public},
+					func(context.Context, *httpapi.None) (string, error) { return c.text, nil })
+			}, nil)
+			res, err := f.Answer(t.Context(), get())
+			require.NoError(t, err)
+			data, err := json.Marshal(res)
+			require.NoError(t, err)
+			assert.LessOrEqual(t, len(data), most)
+			if c.fits {
+				assert.Equal(t, 200, res.StatusCode)
+				return
+			}
+			assert.Equal(t, 413, res.StatusCode)
+			assert.Equal(t, `{"detail":"The response would have more than 6 MB; ask for fewer items, with limit"}`, res.Body)
+			assert.Equal(t, []string{"application/json"}, res.MultiValueHeaders["Content-Type"])
+		})
+	}
+}
+
 func TestInvalidRequestIsRejected(t *testing.T) {
 	t.Parallel()
 	f := open(echo, nil)

@@ -38,8 +38,13 @@ func (f *Function) AnswerURL(ctx context.Context, event events.APIGatewayV2HTTPR
 
 // refuse answers an event whose path or body a server would reject as well.
 func refuse(w http.ResponseWriter) error {
+	return reply(w, http.StatusBadRequest, "The request is malformed")
+}
+
+// reply answers without a handler. detail needs no escapes.
+func reply(w http.ResponseWriter, status int, detail string) error {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusBadRequest)
-	_, err := w.Write([]byte(`{"detail":"The request is malformed"}`))
+	w.WriteHeader(status)
+	_, err := w.Write([]byte(`{"detail":"` + detail + `"}`))
 	return err
 }
