@@ -9,10 +9,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
+	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go/logging"
 )
 
@@ -27,16 +31,29 @@ const (
 	envEndpoint      = "AWS_ENDPOINT_URL" // of one service with its id as suffix: AWS_ENDPOINT_URL_DYNAMODB
 )
 
+// How long a connection may take, and a response to begin. The SDK sets no limit
+// to the second, so a connection that was lost without a trace, as while Lambda
+// had frozen the process, would use up the function's whole time. No response of
+// AWS takes longer to begin than that to a poll of SQS, 20 s.
+const (
+	dialTimeout     = 5 * time.Second
+	responseTimeout = 25 * time.Second
+)
+
 // ErrNoCredentials is the error of a request with the credentials of an
 // environment that has none.
 var ErrNoCredentials = errors.New(envAccessKey + " and " + envSecretKey + " are not set")
 
-// Load returns region, credentials and endpoints of the environment, with the
-// SDK's defaults for everything else. It does not fail.
+// Load returns region, credentials and endpoints of the environment, a client
+// that does not wait forever, and the SDK's defaults for everything else. It does
+// not fail.
 func Load(context.Context) (aws.Config, error) {
 	out := aws.Config{
 		Region:      cmp.Or(os.Getenv(envRegion), os.Getenv(envDefaultRegion)),
 		Credentials: aws.CredentialsProviderFunc(retrieve), ConfigSources: []any{endpoints{}},
+		HTTPClient: awshttp.NewBuildableClient().
+			WithDialerOptions(func(d *net.Dialer) { d.Timeout = dialTimeout }).
+			WithTransportOptions(func(tr *http.Transport) { tr.ResponseHeaderTimeout = responseTimeout }),
 		Logger:                     logging.NewStandardLogger(os.Stderr),
 		AccountIDEndpointMode:      aws.AccountIDEndpointModePreferred,
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenSupported,

@@ -1,13 +1,21 @@
 package awsenv_test
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
@@ -76,7 +84,7 @@ func TestLoadIsTheDefaultOfTheSDK(t *testing.T) {
 // rest returns what else the drivers' clients read of a configuration.
 func rest(cfg aws.Config) aws.Config {
 	return aws.Config{
-		Region: cfg.Region, BaseEndpoint: cfg.BaseEndpoint, HTTPClient: cfg.HTTPClient, ClientLogMode: cfg.ClientLogMode,
+		Region: cfg.Region, BaseEndpoint: cfg.BaseEndpoint, ClientLogMode: cfg.ClientLogMode,
 		RetryMode: cfg.RetryMode, RetryMaxAttempts: cfg.RetryMaxAttempts, AppID: cfg.AppID, AccountIDEndpointMode: cfg.AccountIDEndpointMode,
 		RequestChecksumCalculation: cfg.RequestChecksumCalculation, ResponseChecksumValidation: cfg.ResponseChecksumValidation,
 	}
@@ -88,6 +96,60 @@ func credentials(t *testing.T, cfg aws.Config) aws.Credentials {
 	require.NoError(t, err)
 	out.Source = ""
 	return out
+}
+
+// TestLostConnectionIsReplaced sends a request by a connection that nobody
+// answers, and that nobody closes.
+func TestLostConnectionIsReplaced(t *testing.T) {
+	environment(t, map[string]string{"AWS_ENDPOINT_URL": "http://lost.test", "AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"})
+	for name, c := range map[string]struct {
+		answer time.Duration // of the first connection; 0: never
+		took   time.Duration // at most
+		dials  int
+	}{
+		"lost": {0, 30 * time.Second, 2},
+		"slow": {20 * time.Second, 20 * time.Second, 1}, // a long poll
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg, err := awsenv.Load(t.Context())
+				require.NoError(t, err)
+				dials := 0
+				cfg.HTTPClient = cfg.HTTPClient.(*awshttp.BuildableClient).WithTransportOptions(func(tr *http.Transport) {
+					tr.DisableKeepAlives = true
+					tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
+						dials++
+						ours, theirs := net.Pipe()
+						go answer(theirs, dials == 1 && c.answer == 0, c.answer)
+						return ours, nil
+					}
+				})
+				began := time.Now()
+				out, err := secretsmanager.NewFromConfig(cfg).GetSecretValue(t.Context(), &secretsmanager.GetSecretValueInput{SecretId: aws.String("x")})
+				require.NoError(t, err)
+				assert.Equal(t, "it", *out.SecretString)
+				assert.LessOrEqual(t, time.Since(began), c.took)
+				assert.Equal(t, c.dials, dials)
+			})
+		})
+	}
+}
+
+// answer answers the request of a connection, late or never.
+func answer(c net.Conn, never bool, after time.Duration) {
+	req, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, req.Body) // the client may have left
+	if never {
+		_, _ = io.Copy(io.Discard, c) // until the client leaves
+		return
+	}
+	time.Sleep(after)
+	const body = `{"SecretString":"it"}`
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body) // the client may have left
+	_ = c.Close()
 }
 
 func TestRequestWithoutCredentialsFails(t *testing.T) {

@@ -81,7 +81,10 @@ func (t *Table) open(ctx context.Context) (*dynamodb.Client, error) {
 		t.client = dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 			o.Retryer = retryer(t.pause, true)
 			if cfg.HTTPClient == nil {
-				o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(attemptTimeout).
+				cfg.HTTPClient = awshttp.NewBuildableClient()
+			}
+			if plain, ok := cfg.HTTPClient.(*awshttp.BuildableClient); ok {
+				o.HTTPClient = plain.WithTimeout(attemptTimeout).
 					WithTransportOptions(func(tr *http.Transport) { tr.MaxIdleConnsPerHost = idleConnections })
 			}
 		})
