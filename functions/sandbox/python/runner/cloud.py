@@ -40,11 +40,11 @@ import os
 import shutil
 import tempfile
 import time
-import urllib.error
 import urllib.request
 
 from . import artifact, orphans
 from .child import Child
+from .links import passing
 from .masking import Masker
 from .report import Reporter, Route
 
@@ -93,7 +93,7 @@ class Cloud:
             return {"failure": {"type": "TaskFailedError", "message": str(error)}}
         except (OSError, http.client.HTTPException) as error:
             answer = {"error": f"the artifact could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()}
-            return {**answer, "unstarted": True} if _passing(error) else answer
+            return {**answer, "unstarted": True} if passing(error) else answer
         request = {k: v for k, v in event.items() if k != "artifact"}
         if self._child is not None and (self._hash != event["artifact"]["hash"] or self._child.stale()):
             self.close()
@@ -133,10 +133,3 @@ class Cloud:
         os.unlink(path)
         os.rename(part, directory)
         return directory
-
-
-def _passing(error):
-    """Return whether a download that failed with this error may succeed later: not after a 4xx error or an error of the local disk."""
-    if isinstance(error, urllib.error.HTTPError):
-        return error.code >= 500 or error.code in (408, 429)
-    return isinstance(error, (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError))

@@ -1,6 +1,7 @@
 """Transfers files of tasks by presigned URLs, which the internal route issues for each file."""
 
 import http.client
+import time
 import urllib.error
 import urllib.request
 
@@ -37,10 +38,14 @@ class Links:
     def open(self, reference):
         """Return the response with a file, and its size."""
         link = self._ask({"open_file": reference})
-        try:
-            source = urllib.request.urlopen(link["url"], timeout=_TIMEOUT_SECS)
-        except (OSError, http.client.HTTPException) as error:
-            raise FileError(_said(error)) from None
+        for delay in (0.2, 0.5, 1, None):
+            try:
+                source = urllib.request.urlopen(link["url"], timeout=_TIMEOUT_SECS)
+                break
+            except (OSError, http.client.HTTPException) as error:
+                if delay is None or not passing(error):
+                    raise FileError(_said(error)) from None
+                time.sleep(delay)
         if source.length is None:
             source.close()
             raise FileError("the object store did not tell its size")
@@ -56,6 +61,13 @@ def read(source, most):
     if not data:
         raise TransferError("a file could not be fetched: it broke off")
     return data
+
+
+def passing(error):
+    """Return whether a request to the object store that failed with this error may succeed later: not after a 4xx error or an error of the local disk."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code >= 500 or error.code in (408, 429)
+    return isinstance(error, (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError))
 
 
 def _said(error):

@@ -77,6 +77,8 @@ class Store(http.server.BaseHTTPRequestHandler):
         if self.path in self.server.short:
             self.server.short.remove(self.path)
             self.answer(self.server.blobs[self.path][:-1], size=len(self.server.blobs[self.path]))
+        elif self.path in self.server.blobs and self.server.busy:
+            self.answer(b"", self.server.busy.pop())
         elif self.path in self.server.blobs:
             self.answer(self.server.blobs[self.path], size=self.server.claimed)
         else:
@@ -140,7 +142,7 @@ class CloudTest(unittest.TestCase):
         os.chmod(root.name, 0o755)
         self.store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
         self.store.blobs, self.store.events, self.store.tokens, self.store.cancel_at = {}, [], set(), None
-        self.store.missing, self.store.request, self.store.given, self.store.short = 404, None, None, []
+        self.store.missing, self.store.request, self.store.given, self.store.short, self.store.busy = 404, None, None, [], []
         self.store.posts, self.store.refusals, self.store.following = [], {}, []
         self.store.asked, self.store.faults, self.store.refuses, self.store.claimed = [], [], False, None
         self.store.handle_error = lambda *_: None  # a client that went away in the middle
@@ -256,6 +258,13 @@ class CloudTest(unittest.TestCase):
         failure = self.call("write", params={"size": 2 << 20})["failure"]
         self.assertEqual((failure["type"], failure["message"]), ("TaskFailedError", "the file 'big.bin' could not be saved: not now"))
         self.assertEqual(self.call("version")["output"], 1)
+
+    def test_a_busy_store_is_asked_again(self):
+        self.call("version")
+        self.store.blobs["/files/1"] = b"kept"
+        file = {"value": {"$file": {"key": "files/1", "name": "f", "size": 4}}}
+        self.store.busy = [503, 429]
+        self.assertEqual(self.call("guarded", inputs={"file": file})["output"], "kept")
 
     def test_a_file_that_breaks_off_ends_the_interpreter(self):
         self.call("version")
