@@ -70,18 +70,26 @@ func (b *backfill) show(out *output.Printer, all bool) error {
 }
 
 // watch shows the progress of a backfill until its intervals are finished. The
-// exit code tells whether all have succeeded. An interrupt stops watching only.
+// exit code tells whether all have succeeded. A server that has answered once is waited
+// for when it restarts. An interrupt stops watching only.
 func watch(c *cobra.Command, s *session.Session, api *client.Client, id string) error {
 	out := s.Out(c)
 	for last := ""; ; {
 		answer, b, err := read(c, api, id)
-		if c.Context().Err() != nil {
+		if err != nil && (last != "" || c.Context().Err() != nil) {
 			fmt.Fprintf(c.ErrOrStderr(), "the backfill goes on: millrace backfill get -w %s, millrace backfill cancel %s\n", id, id)
+		}
+		if c.Context().Err() != nil {
 			return command.Exit(command.Interrupted)
 		}
 		if err != nil {
 			return err
 		}
+		api.Patience = session.Patience(c, session.WatchPatience, func() {
+			if out.Terminal && !out.JSON {
+				out.Printf("\n")
+			}
+		})
 		line := b.progress()
 		switch {
 		case out.JSON:

@@ -118,13 +118,7 @@ func runExport(c *cobra.Command, s *session.Session, e *export.Export) error {
 		return err
 	}
 	out := s.Out(c)
-	api.Patience = client.Patience{Total: exportPatience, Waiting: func(d time.Duration, err error) {
-		reason := err.Error()
-		if answer, ok := errors.AsType[*client.Error](err); ok {
-			reason = answer.Detail()
-		}
-		fmt.Fprintf(c.ErrOrStderr(), "waiting %s: %s\n", d, reason)
-	}}
+	api.Patience = session.Patience(c, exportPatience, nil)
 	e.API, e.Server, e.Org = api, api.BaseURL, me.Org
 	if !out.JSON {
 		e.Done = func(day string, runs int) { out.Printf("%s: %d runs\n", day, runs) }

@@ -48,6 +48,7 @@ func logsCommand(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			o.wait(c, api)
 			return o.print(c.Context(), api, id, s.Out(c))
 		},
 	}
@@ -57,6 +58,13 @@ func logsCommand(s *session.Session) *cobra.Command {
 	f.StringVar(&o.level, "level", "", "only events of this level or a more serious one: debug, info, warning, error, critical")
 	f.StringVar(&o.since, "since", "", "only events since: a duration such as 90s or 1d, or a time in RFC 3339")
 	return c
+}
+
+// wait makes the client of a log that is followed wait for a server that restarts.
+func (o *reading) wait(c *cobra.Command, api *client.Client) {
+	if o.follow {
+		api.Patience = session.Patience(c, session.WatchPatience, nil)
+	}
 }
 
 func (o *reading) check() (err error) {

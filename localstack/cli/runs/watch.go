@@ -21,17 +21,18 @@ var outcome = map[string]int{
 	"SUCCEEDED": command.Done, "FAILED": command.Failure, "TIMED_OUT": command.TimedOut, "CANCELLED": command.Cancelled,
 }
 
-// watch shows a run until it has ended; its outcome determines the exit code. An
-// interrupt stops watching, not the run.
+// watch shows a run until it has ended; its outcome determines the exit code. A server
+// that restarts meanwhile is waited for. An interrupt stops watching, not the run.
 func watch(c *cobra.Command, s *session.Session, api *client.Client, id string) error {
 	out := s.Out(c)
 	progress := &progress{out: out, seen: map[string]string{}}
+	api.Patience = session.Patience(c, session.WatchPatience, func() { progress.lines = 0 })
 	run, err := api.Watch(c.Context(), id, watchEvery, progress.show)
-	if c.Context().Err() != nil {
-		fmt.Fprintf(c.ErrOrStderr(), "the run goes on: millrace logs -f %s, millrace cancel %s\n", id, id)
-		return command.Exit(command.Interrupted)
-	}
 	if err != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "the run goes on: millrace logs -f %s, millrace cancel %s\n", id, id)
+		if c.Context().Err() != nil {
+			return command.Exit(command.Interrupted)
+		}
 		return err
 	}
 	if !out.JSON {
