@@ -18,16 +18,27 @@ import traceback
 
 from millrace import _modules, _requirements
 from millrace._pack import pack
+from millrace.errors import FlowDefinitionError
 from millrace.flows import Flow
 
 
-def flows_of(files):
+def flows_of(files, root):
     found = {}
     for file in files:
         for value in vars(importlib.import_module(_modules.locate(file)[1])).values():
-            if isinstance(value, Flow):
-                found.setdefault(value.name, value)
+            if isinstance(value, Flow) and not same(found.setdefault(value.name, value), value, root):
+                (first, first_line), (second, line) = place(found[value.name].function, root), place(value.function, root)
+                error = FlowDefinitionError(f"two flows are named {value.name!r}, the other one is at {first}:{first_line}: give one another name, @flow(name=...)")
+                error.place = f"{second}:{line}: "
+                raise error
     return found
+
+
+def same(flow, other, root):
+    """Whether two objects are one flow, which is imported by two names if a script and a package import its file."""
+    if flow is other:
+        return True
+    return flow.__module__ != other.__module__ and place(flow.function, root) == place(other.function, root)
 
 
 def place(function, root):
@@ -83,11 +94,13 @@ def main(archive, files, platform, python_version):
             packages = for_this_machine(root)
         if packages:
             sys.path.insert(1, packages)
-        flows = [described(flow, root) for flow in flows_of(files).values()]
+        flows = [described(flow, root) for flow in flows_of(files, root).values()]
         return {"root": root, "flows": flows, "files": pack(root, archive, platform, python_version).files if flows and archive else 0}
     except Exception as error:
         message = error.msg if isinstance(error, SyntaxError) else error
         return {"error": f"{where(error, root)}{type(error).__name__}: {message}"}
+    except SystemExit as error:
+        return {"error": f'{where(error, root)}the file exits ({error.code}) when it is imported: put what runs it below if __name__ == "__main__":'}
 
 
 if request := sys.stdin.readline():
