@@ -30,11 +30,16 @@ def of(function):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             closed = closed and parameter.kind != parameter.VAR_KEYWORD
             continue
-        schema = of_type(hints.get(parameter.name))
+        hint = hints.get(parameter.name)
+        if parameter.default is None and hint is not None:
+            hint = typing.Optional[hint]  # as get_type_hints reads it before Python 3.11
+        schema = of_type(hint)
         if parameter.default is parameter.empty:
             required.append(parameter.name)
         else:
             schema["default"] = _default(parameter)
+            if fault := _fault(parameter.name, schema["default"], schema):
+                raise FlowDefinitionError(f"a run without {parameter.name} could not start: {fault}")
         properties[parameter.name] = schema
     schema = {"type": "object", "properties": properties}
     if required:

@@ -189,6 +189,24 @@ class Schema(unittest.TestCase):
             with self.subTest(want), self.assertRaisesRegex(FlowDefinitionError, want):
                 checked(**given)
 
+    def test_default_of_none_admits_null(self):
+        @flow
+        def lenient(by: dict = None, day: dt.date = None, n: "int | None" = None, anything=None):
+            return merge([by, day, n, anything])
+
+        self.assertEqual(lenient.parameters["properties"]["by"], {"type": ["object", "null"], "default": None})
+        self.assertEqual(lenient.run(stub={"merge": 1}).status, "SUCCEEDED")
+        self.assertEqual(lenient.parameters["properties"]["n"], {"type": ["integer", "null"], "default": None})
+        self.assertEqual(lenient.parameters["properties"]["anything"], {"default": None})
+
+    def test_default_of_another_type_is_refused(self):
+        @flow
+        def wrong(n: int = "many"):
+            return merge([n])
+
+        with self.assertRaisesRegex(FlowDefinitionError, "a run without n could not start: the parameter 'n' is 'many', not of type integer"):
+            wrong.spec()
+
     def test_dates(self):
         with self.assertRaisesRegex(FlowDefinitionError, "'day' is 'monday', which does not match"):
             daily(day="monday")
