@@ -47,7 +47,10 @@ func (o *starting) local(c *cobra.Command, name string) (err error) {
 	if c.Context().Err() != nil {
 		return c.Context().Err()
 	}
-	if _, ended := errors.AsType[*exec.ExitError](err); ended {
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		if ended.ExitCode() == command.TimedOut {
+			return command.Exit(command.TimedOut)
+		}
 		return command.Exit(command.Failure) // Python has printed the error
 	}
 	if err != nil {

@@ -23,7 +23,7 @@ def main(arguments=None):
     pack.add_argument("--platform", metavar="OS/ARCH", help="what runs the tasks, linux/arm64 for instance; default: this machine")
     pack.add_argument("--python-version", metavar="X.Y", help="the Python that runs the tasks; default: this one")
     options = parser.parse_args(arguments)
-    from .errors import MillraceError
+    from .errors import MillraceError, TaskTimeoutError
 
     try:
         if options.command == "spec":
@@ -39,7 +39,7 @@ def main(arguments=None):
             print(json.dumps(packed.as_dict()))
     except (MillraceError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
+        return 3 if isinstance(error, TaskTimeoutError) else 1  # 3: the run is TIMED_OUT
     return 0
 
 

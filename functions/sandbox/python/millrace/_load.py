@@ -26,8 +26,10 @@ def load(target):
     else:
         found = list(flows.values())
     if len(set(map(id, found))) != 1:
-        known = ", ".join(sorted(flows)) or "none"
-        raise FlowDefinitionError(f"{path} has {'no flow' if not found else 'several flows'} {name!r}: name one of: {known}")
+        if not flows:
+            raise FlowDefinitionError(f"{path} has no flow: a function with @flow")
+        what = f"{'several flows' if found else 'no flow'} {name!r}" if name else "several flows"
+        raise FlowDefinitionError(f"{path} has {what}: name one of: {', '.join(f'{path}:{key}' for key in sorted(flows))}")
     return found[0]
 
 
