@@ -75,7 +75,7 @@ What runs is what the flow's schedule runs; of a flow without a schedule, its ve
 	f.StringVar(&o.from, "from", "", "first time of the window (required)")
 	f.StringVar(&o.to, "to", "", "last time of the window (required)")
 	f.StringVar(&o.cron, "cron", "", "cron expression, in UTC, instead of the schedule's")
-	f.DurationVar(&o.interval, "interval", 0, "interval from --from on, such as 24h, instead of the schedule's")
+	command.DurationVar(f, &o.interval, "interval", "interval from --from on, such as 12h or 1d, instead of the schedule's")
 	f.IntVar(&o.concurrency, "max-concurrency", 1, "how many runs at once, at most 100")
 	f.StringArrayVarP(&o.params, "param", "p", nil, "k=v of a parameter; repeat for more")
 	f.StringVar(&o.environment, "env", "", "environment (default: the schedule's)")

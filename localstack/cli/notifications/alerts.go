@@ -101,7 +101,7 @@ on_sla_breach (a run takes longer than --sla) or on_retry (a task is tried again
 	c.Flags().StringVar(&name, "name", "", "what messages call the rule (default: its trigger and flow)")
 	c.Flags().StringVar(&flow, "flow", "", "only runs of this flow (default: of every flow)")
 	c.Flags().StringSliceVar(&channels, "channel", nil, "id of a channel; repeat for more (default: every channel)")
-	c.Flags().DurationVar(&sla, "sla", 0, "how long a run may take, of on_sla_breach, such as 90s or 2h")
+	command.DurationVar(c.Flags(), &sla, "sla", "how long a run may take, of on_sla_breach, such as 90s or 2h")
 	return c
 }
 

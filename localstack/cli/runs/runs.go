@@ -5,6 +5,7 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -157,13 +158,12 @@ func why(run client.Run) string {
 
 // Since parses a duration before now, such as 1d, or a time in RFC 3339.
 func Since(text string, now time.Time) (time.Time, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n >= 0 {
-			return now.AddDate(0, 0, -n), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+	if d, err := command.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
-	return time.Parse(time.RFC3339, text)
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, fmt.Errorf("%q is neither a duration such as 90m or 7d nor a time in RFC 3339 such as 2026-03-04T00:00:00Z", text)
+	}
+	return at, nil
 }

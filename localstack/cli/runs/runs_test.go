@@ -27,7 +27,7 @@ func TestSince(t *testing.T) {
 	}
 	for _, text := range []string{"", "1x", "-1h", "-1d", "yesterday"} {
 		_, err := Since(text, now)
-		assert.Error(t, err, text)
+		assert.ErrorContains(t, err, "is neither a duration such as 90m or 7d nor a time", text)
 	}
 }
 

@@ -56,7 +56,7 @@ func (x *schedule) runs() string {
 
 func (x *schedule) timing() string {
 	if x.Mode == "interval" {
-		return "every " + (time.Duration(x.Seconds) * time.Second).String()
+		return "every " + command.FormatDuration(time.Duration(x.Seconds)*time.Second)
 	}
 	return x.Cron + " " + x.Timezone
 }

@@ -42,7 +42,7 @@ deletes one: disable it. The schedule that a deployment has by millrace deploy -
 	f.StringVar(&o.flow, "flow", "", "run this version of a flow: FLOW@VERSION")
 	f.StringVar(&o.cron, "cron", "", "cron expression: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
 	f.StringVar(&o.timezone, "timezone", "", "IANA zone of --cron (default: UTC)")
-	f.DurationVar(&o.every, "every", 0, "interval, of a minute or more, such as 90m")
+	command.DurationVar(f, &o.every, "every", "interval, of a minute or more, such as 90m or 1d")
 	f.StringVar(&o.catchUp, "catch-up", "", "none (the default): one run for all that was missed; all: a run for each")
 	f.StringVar(&o.environment, "env", "", "environment (default: the deployment's)")
 	f.StringVar(&o.tier, "tier", "", "nano, micro, small, medium, large or xlarge (default: the deployment's)")

@@ -21,7 +21,7 @@ func TestSchedulesOfAUser(t *testing.T) {
 	assert.Contains(t, made, `"schedule_id":"deployment.prod"`)
 	assert.Regexp(t, `prod .*30 6 \* \* \* Europe/Berlin`, u.must("deployments"))
 
-	assert.Regexp(t, `^nightly: f@1, every 1h30m0s, next run: \d`, u.must("schedules", "set", "nightly", "--flow", "f@1", "--every", "90m", "-p", "n=1"))
+	assert.Regexp(t, `^nightly: f@1, every 1h30m, next run: \d`, u.must("schedules", "set", "nightly", "--flow", "f@1", "--every", "90m", "-p", "n=1"))
 	assert.Regexp(t, `nightly: prod, @daily UTC, next run: disabled`, u.must("schedules", "set", "nightly", "--deployment", "prod", "--cron", "@daily", "--disabled"))
 	listed := u.must("schedules", "list")
 	assert.Contains(t, listed, "deployment.prod")
