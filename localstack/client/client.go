@@ -129,6 +129,12 @@ func (c *Client) http() *http.Client {
 type Health struct {
 	Status  string `json:"status"`
 	Version string `json:"version"`
+
+	Components []struct {
+		Name    string `json:"name"`
+		Status  string `json:"status"`
+		Message string `json:"message"`
+	} `json:"components"`
 }
 
 // WaitHealthy polls the health until it is healthy or ctx ends.

@@ -93,6 +93,11 @@ func examine(ctx context.Context, s *session.Session, version string) (findings 
 	var health client.Health
 	err = api.Do(ctx, http.MethodGet, "/health", nil, &health)
 	add("health", err == nil && health.Status == "healthy", "%s, version %s", textOr(health.Status, err), health.Version)
+	for _, part := range health.Components {
+		if part.Status != "healthy" {
+			add("component", false, "%s: %s", part.Name, part.Message)
+		}
+	}
 	var me struct {
 		Email string `json:"user_email"`
 		Org   string `json:"org_id"`
