@@ -41,10 +41,10 @@ func listRulesCommand(s *session.Session) *cobra.Command {
 func getRuleCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get RULE",
-		Short: "Show an alert rule by its id",
+		Short: "Show an alert rule by its name or id",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return session.Get(c, s, "/alert-rules/"+url.PathEscape(args[0]), ruleColumns.PrintOne)
+			return session.GetNamed(c, s, rules, args[0], ruleColumns.PrintOne)
 		},
 	}
 }
@@ -68,7 +68,7 @@ var ruleColumns = output.Columns[rule]{
 
 func createRuleCommand(s *session.Session) *cobra.Command {
 	var name, flow string
-	var channels []string
+	var to []string
 	var sla time.Duration
 	c := &cobra.Command{
 		Use:   "create TRIGGER",
@@ -84,23 +84,36 @@ on_sla_breach (a run takes longer than --sla) or on_retry (a task is tried again
 			if flow != "" {
 				body["flow_name"] = flow
 			}
-			if len(channels) > 0 {
-				body["channel_ids"] = channels
-			}
 			if sla != 0 {
 				if sla%time.Second != 0 {
 					return command.Usagef("--sla is whole seconds, such as 90s or 2h")
 				}
 				body["sla_seconds"] = int64(sla / time.Second)
 			}
-			return session.Change(c, s, http.MethodPost, "/alert-rules", body, func(out *output.Printer, made rule) {
+			api, err := s.Changing(c)
+			if err != nil {
+				return err
+			}
+			var ids []string
+			for _, name := range to {
+				id, err := channels.Find(c.Context(), api, name)
+				if err != nil {
+					return err
+				}
+				ids = append(ids, id)
+			}
+			if len(ids) > 0 {
+				body["channel_ids"] = ids
+			}
+			return session.Send(c, s, api, http.MethodPost, rules.Path, body, func(out *output.Printer, made rule) error {
 				out.Printf("%s is created\n", made.ID)
+				return nil
 			})
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "what messages call the rule (default: its trigger and flow)")
 	c.Flags().StringVar(&flow, "flow", "", "only runs of this flow (default: of every flow)")
-	c.Flags().StringSliceVar(&channels, "channel", nil, "id of a channel; repeat for more (default: every channel)")
+	c.Flags().StringSliceVar(&to, "channel", nil, "name or id of a channel; repeat for more (default: every channel)")
 	command.DurationVar(c.Flags(), &sla, "sla", "how long a run may take, of on_sla_breach, such as 90s or 2h")
 	return c
 }
@@ -116,8 +129,12 @@ func testRuleCommand(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			id, err := rules.Find(c.Context(), api, args[0])
+			if err != nil {
+				return err
+			}
 			var answer json.RawMessage
-			if err := api.Do(c.Context(), http.MethodPost, "/alert-rules/"+url.PathEscape(args[0])+"/test", nil, &answer); err != nil {
+			if err := api.Do(c.Context(), http.MethodPost, rules.Path+"/"+url.PathEscape(id)+"/test", nil, &answer); err != nil {
 				return err
 			}
 			var outcome struct {

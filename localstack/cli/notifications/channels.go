@@ -21,17 +21,23 @@ import (
 // most is how many channels and rules are listed.
 const most = "1000"
 
+// How channels and rules are named.
+var (
+	channels = session.Named{Path: "/channels", Field: "channel_id", Noun: "channel", List: "millrace channels list"}
+	rules    = session.Named{Path: "/alert-rules", Field: "rule_id", Noun: "alert rule", List: "millrace alerts list"}
+)
+
 // Commands are all of them.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{
 		command.Group(&cobra.Command{
 			Use:   "channels",
 			Short: "List, create and delete the channels that alerts go to: chat, email, webhook, incident",
-		}, listChannelsCommand(s), getChannelCommand(s), createChannelCommand(s), deleteCommand(s, "channel", "CHANNEL", "/channels/", "Delete a channel that no alert rule names")),
+		}, listChannelsCommand(s), getChannelCommand(s), createChannelCommand(s), deleteCommand(s, channels, "CHANNEL", "Delete a channel that no alert rule names")),
 		command.Group(&cobra.Command{
 			Use:   "alerts",
 			Short: "List, create, delete and test alert rules, which tell channels about runs",
-		}, listRulesCommand(s), getRuleCommand(s), createRuleCommand(s), testRuleCommand(s), deleteCommand(s, "alert rule", "RULE", "/alert-rules/", "Delete an alert rule")),
+		}, listRulesCommand(s), getRuleCommand(s), createRuleCommand(s), testRuleCommand(s), deleteCommand(s, rules, "RULE", "Delete an alert rule")),
 	}
 }
 
@@ -64,10 +70,10 @@ func listChannelsCommand(s *session.Session) *cobra.Command {
 func getChannelCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get CHANNEL",
-		Short: "Show a channel by its id",
+		Short: "Show a channel by its name or id",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return session.Get(c, s, "/channels/"+url.PathEscape(args[0]), channelColumns.PrintOne)
+			return session.GetNamed(c, s, channels, args[0], channelColumns.PrintOne)
 		},
 	}
 }
@@ -166,15 +172,13 @@ func encode(v any) (string, error) {
 }
 
 // deleteCommand deletes a channel or a rule.
-func deleteCommand(s *session.Session, noun, arg, path, short string) *cobra.Command {
+func deleteCommand(s *session.Session, n session.Named, arg, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete " + arg,
 		Short: short,
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return session.Change(c, s, http.MethodDelete, path+url.PathEscape(args[0]), nil, func(out *output.Printer, _ any) {
-				out.Printf("%s %s is deleted\n", noun, args[0])
-			})
+			return session.DeleteNamed(c, s, n, args[0])
 		},
 	}
 }

@@ -76,8 +76,8 @@ func (v sensor) watches() string {
 	return ""
 }
 
-// path returns the path of a sensor.
-func path(id string) string { return "/sensors/" + url.PathEscape(id) }
+// named is how sensors are named.
+var named = session.Named{Path: "/sensors", Field: "sensor_id", Noun: "sensor", List: "millrace sensors list"}
 
 func listCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
@@ -100,10 +100,10 @@ var columns = output.Columns[sensor]{
 func getCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get SENSOR",
-		Short: "Show a sensor, the URL of a webhook, and the last poll of a polling sensor",
+		Short: "Show a sensor by its name or id, the URL of a webhook, and the last poll of a polling sensor",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return session.Get(c, s, path(args[0]), func(out *output.Printer, v sensor) error {
+			return session.GetNamed(c, s, named, args[0], func(out *output.Printer, v sensor) error {
 				if err := columns.Print(out, v); err != nil {
 					return err
 				}
@@ -152,9 +152,7 @@ func deleteCommand(s *session.Session) *cobra.Command {
 		Short: "Delete a sensor; the URL of a webhook is unknown from then on",
 		Args:  command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return session.Change(c, s, http.MethodDelete, path(args[0]), nil, func(out *output.Printer, _ struct{}) {
-				out.Printf("%s is deleted\n", args[0])
-			})
+			return session.DeleteNamed(c, s, named, args[0])
 		},
 	}
 }
@@ -169,7 +167,7 @@ func testCommand(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return session.Send(c, s, api, http.MethodPost, path(args[0])+"/test", nil, func(out *output.Printer, v struct {
+			return session.SendNamed(c, s, api, named, args[0], http.MethodPost, "/test", func(out *output.Printer, v struct {
 				Flow       string          `json:"flow_name"`
 				Version    string          `json:"flow_version"`
 				Would      bool            `json:"would_trigger"`

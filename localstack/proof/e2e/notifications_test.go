@@ -52,7 +52,7 @@ func TestChannelsAndAlerts(t *testing.T) {
 		says  string
 	}{
 		{"", []string{"channels", "delete", channel}, 1, "is in use by alert rule 'on_failure etl'"},
-		{"", []string{"channels", "get", "none"}, 6, "not found"},
+		{"", []string{"channels", "get", "none"}, 6, "there is no channel none"},
 		{"", []string{"channels", "create", "pager", "x"}, 2, "is no type of channel"},
 		{"", []string{"channels", "create", "chat", "x"}, 2, "is empty"},
 		{"", []string{"channels", "create", "email", "x"}, 2, "takes --to ADDRESS"},
@@ -61,7 +61,7 @@ func TestChannelsAndAlerts(t *testing.T) {
 		{`{"url": "https://example.com", "token": 1}`, []string{"channels", "create", "webhook", "x", "--config", "-"}, 1, "body.config_json.token"},
 		{"", []string{"alerts", "create", "on_sla_breach"}, 1, "body.sla_seconds"},
 		{"", []string{"alerts", "create", "on_sla_breach", "--sla", "1500ms"}, 2, "whole seconds"},
-		{"", []string{"alerts", "test", "none"}, 6, "not found"},
+		{"", []string{"alerts", "test", "none"}, 6, "there is no alert rule none"},
 	} {
 		got := u.run(test.stdin, test.args...)
 		assert.Equal(t, test.code, got.code, "%v: %s", test.args, got.err)

@@ -54,6 +54,6 @@ func TestSensorsOnTheCommandLine(t *testing.T) {
 	}
 	used := u.run("", "api", "DELETE", "/flows/report")
 	assert.Contains(t, used.err, "sensor '"+id+"'")
-	assert.Equal(t, id+" is deleted\n", u.must("sensors", "delete", id))
+	assert.Equal(t, "sensor deploys is deleted\n", u.must("sensors", "delete", "deploys"))
 	assert.Equal(t, 6, u.run("", "sensors", "get", id).code)
 }
