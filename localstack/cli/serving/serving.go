@@ -9,6 +9,7 @@ import (
 
 	"millrace/localstack/cli/command"
 	"millrace/localstack/embedded/server"
+	"millrace/localstack/embedded/store"
 	"millrace/localstack/proc"
 )
 
@@ -38,7 +39,7 @@ func reportInUse(c *cobra.Command) {
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		err := run(c, args)
-		if errors.Is(err, server.ErrInUse) || errors.Is(err, proc.ErrRunning) {
+		if errors.Is(err, server.ErrInUse) || errors.Is(err, store.ErrInUse) || errors.Is(err, proc.ErrRunning) {
 			return &command.Error{Code: command.InUse, Err: err}
 		}
 		return err

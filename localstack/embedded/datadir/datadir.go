@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -47,6 +48,9 @@ var (
 	// ErrFormat means that the directory has a format that this program does not
 	// open. It is unchanged. The error is wrapped with the version that opens it.
 	ErrFormat = errors.New("the data directory is of another format")
+	// ErrForeign means that the directory is not a data directory and has other
+	// files. It is unchanged: a server would take it from its other users.
+	ErrForeign = errors.New("not a data directory")
 )
 
 // Dir is a data directory locked by this process.
@@ -70,7 +74,7 @@ type Backup struct {
 }
 
 // Open locks a data directory for this process and creates it if it is missing.
-// Errors: ErrInUse, ErrFormat.
+// Errors: ErrInUse, ErrFormat, ErrForeign.
 func Open(path, version string) (*Dir, error) {
 	if err := Check(path); err != nil {
 		return nil, err
@@ -83,7 +87,7 @@ func Open(path, version string) (*Dir, error) {
 	}
 	lock, err := vfs.Default.Lock(filepath.Join(path, lockFile))
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) {
+		if _, unopened := errors.AsType[*fs.PathError](err); unopened {
 			return nil, fmt.Errorf("data directory: %w", err)
 		}
 		return nil, fmt.Errorf("%w: %s (%w)", ErrInUse, path, err)
@@ -112,7 +116,7 @@ func own(path string) error {
 }
 
 // Check reports whether this program can open the directory, which may be
-// missing. It changes nothing. Errors: ErrFormat.
+// missing. It changes nothing. Errors: ErrFormat, ErrForeign.
 func Check(path string) error {
 	var f format
 	known, err := read(filepath.Join(path, formatFile), &f)
@@ -125,12 +129,44 @@ func Check(path string) error {
 	case known:
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(path, sqliteFile)); err == nil {
+	if sqlite(filepath.Join(path, sqliteFile)) {
 		return fmt.Errorf("%w: %s holds a SQLite database, which Millrace %s was the last version to open; nothing in it was changed",
 			ErrFormat, path, LastSQLite)
 	}
 	if _, err := os.Stat(filepath.Join(path, storeDir)); err == nil {
 		return fmt.Errorf("%w: %s has a store and no %s: it is a backup that was not finished", ErrFormat, path, formatFile)
+	}
+	return unused(path)
+}
+
+// sqlite reports whether a file exists and is not what this program writes in place
+// of a database, as a whole or in part: a first start may have been interrupted.
+func sqlite(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	begin := make([]byte, len(sqliteNotice)+1)
+	n, err := io.ReadFull(f, begin)
+	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return !ended || !strings.HasPrefix(sqliteNotice, string(begin[:n]))
+}
+
+// unused checks that a directory without a format, which may be missing, has only what
+// a first start that was interrupted left, and what file systems put into an empty one.
+func unused(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		left := slices.ContainsFunc([]string{ignoreFile, formatFile}, func(file string) bool { return strings.HasPrefix(name, file+".") })
+		if !left && !slices.Contains([]string{lockFile, ignoreFile, sqliteFile, "lost+found", ".DS_Store"}, name) {
+			return fmt.Errorf("%w: %s has other files, such as %s: name a new or an empty directory, such as %s",
+				ErrForeign, path, name, filepath.Join(path, ".millrace"))
+		}
 	}
 	return nil
 }
@@ -143,7 +179,7 @@ func (d *Dir) prepare(version string) error {
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	if err := d.ignore(known); err != nil {
+	if err := d.ignore(); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	if !known {
@@ -163,21 +199,11 @@ func (d *Dir) prepare(version string) error {
 }
 
 // ignore makes git ignore the directory, credentials and keys above all, unless
-// it has a .gitignore. A directory with other files that is not yet a data
-// directory belongs to somebody's project, so git must still see those files.
-func (d *Dir) ignore(known bool) error {
+// it has a .gitignore.
+func (d *Dir) ignore() error {
 	path := d.name(ignoreFile)
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
-	}
-	if !known {
-		entries, err := os.ReadDir(d.Path)
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != lockFile }) {
-			return nil
-		}
 	}
 	return atomicfile.Write(path, []byte("*\n"))
 }

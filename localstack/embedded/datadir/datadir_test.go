@@ -142,9 +142,52 @@ func TestGitIgnoresDataDirectory(t *testing.T) {
 	require.NoError(t, os.WriteFile(ignore, []byte("mine\n"), 0o600))
 	open(fresh)
 	assert.Equal(t, "mine\n", tree(t, fresh)[ignore], "what the user wrote stays")
+}
 
-	project := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(project, "flow.py"), nil, 0o600))
-	open(project)
-	assert.NoFileExists(t, filepath.Join(project, ".gitignore"), "git goes on to see a project's files")
+// TestDirectoryOfOthersIsLeftAlone names a project's folder, whose mode and files
+// would be the server's.
+func TestDirectoryOfOthersIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "flow.py"), nil, 0o600))
+	before := tree(t, dir)
+	_, err := datadir.Open(dir, "1")
+	require.ErrorIs(t, err, datadir.ErrForeign)
+	require.ErrorContains(t, err, "has other files, such as flow.py: name a new or an empty directory, such as "+filepath.Join(dir, ".millrace"))
+	assert.Equal(t, before, tree(t, dir))
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o755), info.Mode().Perm())
+}
+
+// TestInterruptedFirstStartIsCompleted opens a directory after each write of a first
+// start, on a file system that has a folder of its own.
+func TestInterruptedFirstStartIsCompleted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func() {
+		d, err := datadir.Open(dir, "1")
+		require.NoError(t, err)
+		require.NoError(t, d.Close())
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+	open()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "millrace.db"), []byte("This data"), 0o600))
+	for _, missing := range []string{"format.json", "millrace.db", ".gitignore", "lock"} {
+		require.NoError(t, os.Remove(filepath.Join(dir, missing)))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "format.json.1234"), nil, 0o600))
+		require.NoError(t, datadir.Check(dir), missing)
+	}
+	open()
+}
+
+// TestDirectoryThatCannotBeLocked is not one in use: nobody has to be stopped.
+func TestDirectoryThatCannotBeLocked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "lock"), 0o700))
+	_, err := datadir.Open(dir, "1")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, datadir.ErrInUse)
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -204,6 +205,9 @@ func lock(dir string, fs vfs.FS, readOnly bool) (*pebble.Lock, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	lock, err := pebble.LockDirectory(dir, fs)
+	if _, unopened := errors.AsType[*iofs.PathError](err); unopened {
+		return nil, fmt.Errorf("store: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s (%w)", ErrInUse, dir, err)
 	}

@@ -325,6 +325,12 @@ func TestStoreIsLockedByOneProcess(t *testing.T) {
 		require.ErrorIs(t, err, ErrInUse)
 	}
 	require.NoError(t, db.Close())
+	require.NoError(t, os.Remove(filepath.Join(dir, "LOCK")))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "LOCK"), 0o700))
+	_, err = Open(dir, Options{})
+	require.Error(t, err)
+	require.NotErrorIs(t, err, ErrInUse, "what cannot be locked is not in use")
+	require.NoError(t, os.Remove(filepath.Join(dir, "LOCK")))
 	require.NoError(t, db.Close(), "again it does nothing")
 	require.ErrorIs(t, set(t.Context(), db, "a", "2"), ErrClosed)
 	_, _, err = db.Get(t.Context(), []byte("a"))

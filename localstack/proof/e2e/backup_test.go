@@ -117,7 +117,7 @@ func TestDump(t *testing.T) {
 	dir := dataDir(t)
 	s := start(t, dir)
 	_, stderr, code := cli(t, "dump", "--data", dir)
-	assert.Equal(t, 1, code)
+	assert.Equal(t, 3, code)
 	assert.Contains(t, stderr, "in use")
 	require.NoError(t, s.Stop())
 	out, stderr, code := cli(t, "dump", "--data", dir)
