@@ -77,7 +77,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		httpapi.Doc("The window includes both ends. The cadence is cron_expression or interval_seconds, not both; without either it is that of the flow's stored schedule, "+
 			"in its time zone and with interval schedules counted from the window's beginning. Of several schedules the enabled ones count; if it is still not clear which, 422 names them.\n\n"+
 			"Runs are of what the stored schedule runs (its deployment or flow version, environment, tier and parameters), also with a cadence of its own. "+
-			"A flow without a schedule runs its version named 1; where it has none, 422: a schedule, which may be disabled, says which version to run.\n\n"+
+			"A flow without a schedule runs its version named 1; where it has none, the deployment that has the flow's name; where there is none either, 422: a schedule, which may be disabled, says which version to run.\n\n"+
 			"At most 10,000 occurrences; more are 422, and so is a window without any. The first runs start within a second of the answer, in order of time, "+
 			"max_concurrency of them at once; the next one starts when one has ended, however it has ended. A limit of the workspace delays runs. "+
 			"A run that is refused otherwise (the flow was deleted, the deployment is inactive) makes its interval FAILED with a reason, and the backfill goes on. "+

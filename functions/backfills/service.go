@@ -101,10 +101,21 @@ func (s *service) prepare(ctx context.Context, flow string, body *BackfillReques
 	made := &plan{Times: encodeTimes(w.at), at: w.at, Parameters: w.parameters}
 	_, err = s.launcher.Check(ctx, tenant.From(ctx).OrgID, job.request(made, 0))
 	if w.unscheduled && errs.CodeOf(err) == errs.NotFound {
-		err = errs.Field([]any{"path", "flow_name"}, flow, "flow '%s' has no schedule, and no version '%s' that would run instead: "+
-			"create a schedule of the version to run, which may be disabled", flow, firstVersion)
+		err = s.deployed(ctx, &job, made)
 	}
 	return job, made, err
+}
+
+// deployed makes the job of a flow with neither a schedule nor a first version run the
+// deployment that has the flow's name, as one that was deployed by the command line has.
+func (s *service) deployed(ctx context.Context, job *Job, made *plan) error {
+	job.FlowVersion, job.Deployment = nil, &job.FlowName
+	runs, err := s.launcher.Check(ctx, tenant.From(ctx).OrgID, job.request(made, 0))
+	if errs.CodeOf(err) == errs.NotFound || err == nil && runs != job.FlowName {
+		return errs.Field([]any{"path", "flow_name"}, job.FlowName, "flow '%s' has no schedule, and neither a version '%s' nor a deployment of its name "+
+			"that would run instead: create a schedule of the version to run, which may be disabled", job.FlowName, firstVersion)
+	}
+	return err
 }
 
 // request is the run of an interval.

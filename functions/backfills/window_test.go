@@ -170,13 +170,28 @@ func TestDeploymentOfTheSchedule(t *testing.T) {
 	assert.Equal(t, []string{"1", "2"}, versions)
 }
 
-// TestFirstVersion: a flow without a schedule runs its version 1, or nothing.
+// TestFirstVersion: a flow without a schedule runs its version 1, or the deployment
+// of its name, or nothing.
 func TestFirstVersion(t *testing.T) {
 	t.Parallel()
 	w := open(t, localtest.Options{})
 	w.flow("other", "2026.1")
 	refused := w.Do(t, w.A.Key, "POST", "/flows/other/backfill", hourly(2, 1)).Require(t, 422)
-	assert.Contains(t, string(refused.Body), "no version '1'")
+	assert.Contains(t, string(refused.Body), "neither a version '1' nor a deployment of its name")
+
+	// A deployment of that name is not taken if it is of another flow.
+	w.Do(t, w.A.Key, "POST", "/deployments", object{"deployment_name": "other", "flow_name": "daily", "flow_version": "1"}).Require(t, 200)
+	refused = w.Do(t, w.A.Key, "POST", "/flows/other/backfill", hourly(2, 1)).Require(t, 422)
+	assert.Contains(t, string(refused.Body), "neither a version '1' nor a deployment of its name")
+	w.Do(t, w.A.Key, "DELETE", "/deployments/other", nil).Require(t, 200)
+	w.Do(t, w.A.Key, "POST", "/deployments", object{"deployment_name": "other", "flow_name": "other", "flow_version": "2026.1"}).Require(t, 200)
+	deployed := w.Do(t, w.A.Key, "POST", "/flows/other/backfill", hourly(2, 1)).Require(t, 200)
+	assert.Equal(t, "other", deployed.String(t, "deployment"))
+	assert.Nil(t, deployed.Get(t, "flow_version"))
+	require.Equal(t, 1, w.begin())
+	run := w.get(deployed.String(t, "backfill_id")).Intervals[0].RunID
+	require.NotNil(t, run)
+	assert.Equal(t, "2026.1", w.Do(t, w.A.Key, "GET", "/runs/"+*run, nil).Require(t, 200).String(t, "flow_version"))
 	w.schedule("off", object{"flow_name": "other", "flow_version": "2026.1", "mode": "interval", "interval_seconds": 60, "enabled": false})
 	made := w.Do(t, w.A.Key, "POST", "/flows/other/backfill", hourly(2, 1)).Require(t, 200)
 	assert.Equal(t, "2026.1", made.Get(t, "flow_version"))

@@ -31,7 +31,8 @@ func createCommand(s *session.Session) *cobra.Command {
 another, both included. A time is a date, which for --to means the end of that day, or a timestamp such as
 2026-03-01T06:30:00+01:00. Without an offset it is in the zone of the stored schedule that gives the cadence,
 otherwise in UTC. The parameters data_interval_start, logical_date and ds tell each run its occurrence.
-What runs is what the flow's schedule runs; of a flow without a schedule, its version 1.`,
+What runs is what the flow's schedule runs; of a flow without a schedule, its version 1 or else the
+deployment of its name.`,
 		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			body, err := o.body()
