@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -136,6 +137,9 @@ func open(c *cobra.Command, cfg server.Config) (s *server.Server, wait func(), e
 	cfg.SignInCode = printCode(c.OutOrStdout())
 	cfg.Stopping = func(tasks int) { fmt.Fprintln(c.ErrOrStderr(), stopping(tasks)) }
 	s, err = server.Open(c.Context(), cfg)
+	if _, wrong := errors.AsType[*server.ConfigError](err); wrong {
+		return nil, nil, command.Usage(err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

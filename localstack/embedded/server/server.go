@@ -59,6 +59,16 @@ const bodyMemory = 24 << 20
 // ErrInUse means that another process serves the data directory.
 var ErrInUse = datadir.ErrInUse
 
+// A ConfigError means that the server cannot be as its Config says. Nothing was
+// started or changed.
+type ConfigError struct{ err error }
+
+// Error returns what is wrong with which field.
+func (e *ConfigError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *ConfigError) Unwrap() error { return e.err }
+
 // Server is a server with all its parts. [Server.Serve] starts serving
 // requests.
 type Server struct {
@@ -89,16 +99,16 @@ type Server struct {
 
 // Open starts everything except serving requests: it locks the data directory
 // (ErrInUse if another process uses it), opens table, queues and object store,
-// and creates the credentials on the first start.
+// and creates the credentials on the first start. Errors also: *ConfigError.
 func Open(ctx context.Context, cfg Config) (*Server, error) { return open(ctx, cfg, catalog.All()) }
 
 func open(ctx context.Context, cfg Config, specs []fn.Spec) (_ *Server, err error) {
 	if err := cfg.complete(); err != nil {
-		return nil, err
+		return nil, &ConfigError{err}
 	}
 	if cfg.Python != "" {
 		if err := interpreters.Check(ctx, cfg.Python); err != nil {
-			return nil, fmt.Errorf("--python: %w", err)
+			return nil, &ConfigError{fmt.Errorf("--python: %w", err)}
 		}
 	}
 	s := &Server{cfg: cfg, specs: specs}

@@ -85,6 +85,28 @@ func TestSecondServerIsRejected(t *testing.T) {
 	require.NoError(t, err, "the first one goes on")
 }
 
+func TestWrongFlagsAreAWrongCommandLine(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"--listen=nonsense":         `"nonsense" is not host:port`,
+		"--limit=none=3":            `unknown limit "none"`,
+		"--allow-range=1.2.3":       `"1.2.3" is not a CIDR range`,
+		"--allow-origin=nowhere":    "--allow-origin: ",
+		"--smtp=nowhere":            "--smtp: ",
+		"--mount=/no/such/folder":   "--mount: ",
+		"--python=/no/such/python3": "--python: ",
+		"--log-level=loud":          "--log-level is ",
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		out, err := exec.CommandContext(t.Context(), binary, "serve", "--data", dir, flag).CombinedOutput()
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, flag)
+		assert.Equal(t, 2, exit.ExitCode(), flag)
+		assert.Contains(t, string(out), want, flag)
+		assert.NoDirExists(t, dir, flag)
+	}
+}
+
 func TestRelativeDataDirectory(t *testing.T) {
 	t.Parallel()
 	parent := filepath.Dir(dataDir(t))
