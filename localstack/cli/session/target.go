@@ -87,7 +87,7 @@ func (s *Session) find(getenv func(string) string, dir, config string) (candidat
 	}
 	if address == "" {
 		if len(stored) == 0 {
-			return candidate{}, errors.New("no server is named: start one here with millrace serve, or name one with --url or " + urlVariable)
+			return candidate{}, unnamed(dir)
 		}
 		t := stored[0]
 		t.use(cmp.Or(s.APIKey, key))
@@ -112,6 +112,21 @@ func (s *Session) find(getenv func(string) string, dir, config string) (candidat
 	}
 	t.use(s.APIKey)
 	return t, nil
+}
+
+// unnamed is the error of a command that names no server. A server's credentials that
+// another user may read are the likely reason.
+func unnamed(dir string) error {
+	for {
+		file := filepath.Join(dir, credentialsFile)
+		if _, err := os.ReadFile(file); errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("no server is named, and %s is not yours to read: give its server with --url and a key with --api-key, or %s and %s", file, urlVariable, keyVariable)
+		}
+		if dir == filepath.Dir(dir) {
+			return errors.New("no server is named: start one here with millrace serve, or name one with --url or " + urlVariable)
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // use replaces the credential unless key is empty.
@@ -158,7 +173,7 @@ func named(config, name, source string) (candidate, error) {
 	}
 	c, ok := contexts.Contexts[name]
 	if !ok {
-		return candidate{}, fmt.Errorf("there is no context %s (see millrace context list)", name)
+		return candidate{}, &command.Error{Code: command.NotFound, Err: fmt.Errorf("there is no context %s (see millrace context list)", name)}
 	}
 	t := candidate{Target{URL: c.URL, APIKey: cmp.Or(c.APIKey, c.Token), Org: c.Org, Source: source}, c}
 	if c.APIKey == "" {

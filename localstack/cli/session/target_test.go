@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"millrace/localstack/cli/command"
 )
 
 // target returns a target of the tests, of which the folder's has a local secret.
@@ -76,6 +78,8 @@ func TestTargetTakesFirstSource(t *testing.T) {
 		_, err := c.flags.find(func(string) string { return "" }, project, config)
 		require.ErrorContains(t, err, c.want, name)
 	}
+	_, err = (&Session{Context: "none"}).find(func(string) string { return "" }, project, config)
+	assert.Equal(t, command.NotFound, command.Code(err))
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(file, 12345, 12345))
 		_, err = (&Session{}).find(func(string) string { return "" }, below, config)
@@ -83,4 +87,19 @@ func TestTargetTakesFirstSource(t *testing.T) {
 	}
 	_, err = (&Session{}).find(func(string) string { return "" }, "/", filepath.Join(t.TempDir(), "none"))
 	require.ErrorContains(t, err, "start one here with millrace serve")
+}
+
+// TestCredentialsOfAnotherUserAreNamed runs as a user who may not read them.
+func TestCredentialsOfAnotherUserAreNamed(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root reads everything")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, ".millrace", "credentials.json")
+	require.NoError(t, os.Mkdir(filepath.Dir(file), 0o700))
+	require.NoError(t, os.WriteFile(file, []byte(`{}`), 0))
+	below := filepath.Join(dir, "flows")
+	_, err := (&Session{}).find(func(string) string { return "" }, below, filepath.Join(dir, "none"))
+	require.ErrorContains(t, err, file+" is not yours to read")
 }
