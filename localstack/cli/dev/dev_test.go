@@ -42,6 +42,7 @@ func TestChooseTakesFlowOfFileSavedLast(t *testing.T) {
 func TestKeysSendRequests(t *testing.T) {
 	t.Parallel()
 	var asked []string
+	detail := `{"detail":"no"}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // a request of this test
 		asked = append(asked, r.Method+" "+r.URL.String()+" "+string(body))
@@ -51,7 +52,7 @@ func TestKeysSendRequests(t *testing.T) {
 			return
 		}
 		w.WriteHeader(http.StatusConflict)
-		fmt.Fprint(w, `{"detail":"no"}`)
+		fmt.Fprint(w, detail)
 	}))
 	t.Cleanup(server.Close)
 	var shown bytes.Buffer
@@ -68,6 +69,8 @@ func TestKeysSendRequests(t *testing.T) {
 	}
 	assert.Contains(t, press('r'), " no\n")
 	assert.Equal(t, []string{`POST /runs {"deployment":"daily"}`}, asked)
+	detail = `{"detail":[{"loc":["body","parameters","n"],"msg":"n is required"}]}`
+	assert.Contains(t, press('r'), " body.parameters.n: n is required\nr gives no parameters: let them have defaults, or run it with millrace run daily -p NAME=VALUE -w\n")
 	press('f')
 	assert.Equal(t, []string{"GET /runs?limit=1&flow_name=daily ", "POST /runs/R1/retry-from-failed?flow_version=dev-abc "}, asked)
 	assert.Contains(t, press('o'), server.URL+"/docs (no browser was opened: none here)")

@@ -2,8 +2,11 @@ package dev
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"millrace/localstack/client"
 )
@@ -32,6 +35,9 @@ func (l *loop) press(ctx context.Context, key byte) {
 			l.say("no flow is deployed")
 		case key == 'r':
 			run, err := l.API.Start(ctx, client.RunRequest{Deployment: l.flow})
+			if refused, ok := errors.AsType[*client.Error](err); ok && strings.Contains(refused.Detail(), "body.parameters") {
+				err = fmt.Errorf("%s\nr gives no parameters: let them have defaults, or run it with millrace run %s -p NAME=VALUE -w", refused.Detail(), l.flow)
+			}
 			l.start(ctx, run, err)
 		default:
 			l.retry(ctx)
