@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -178,7 +179,17 @@ func (o *starting) parameters(stdin io.Reader, s spec, into map[string]any) erro
 		}
 		decoder := json.NewDecoder(file)
 		decoder.UseNumber()
-		if err := decoder.Decode(&into); err != nil {
+		err := decoder.Decode(&into)
+		if other, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return command.Usagef("--params %s is a JSON %s, not an object of parameters", o.file, other.Value)
+		}
+		if err == nil && into == nil {
+			err = errors.New("it is null")
+		}
+		if err == nil && decoder.More() {
+			err = errors.New("more follows its end")
+		}
+		if err != nil {
 			return command.Usagef("--params %s is no JSON object: %w", o.file, err)
 		}
 	}

@@ -45,6 +45,13 @@ func TestParametersAreParsedBySchema(t *testing.T) {
 		err := wrong.parameters(strings.NewReader(`[`), s, map[string]any{})
 		assert.Equal(t, command.WrongUsage, command.Code(err), "%+v", wrong)
 	}
+	for text, want := range map[string]string{
+		"[1]": "--params - is a JSON array, not an object of parameters", "null": "--params - is no JSON object: it is null",
+		"{} {}": "--params - is no JSON object: more follows its end",
+	} {
+		err := (&starting{file: "-", params: []string{"n=1"}}).parameters(strings.NewReader(text), s, map[string]any{})
+		require.EqualError(t, err, want)
+	}
 }
 
 func at(i int) *int { return &i }
@@ -106,9 +113,13 @@ func TestMappedTasksAreSummarized(t *testing.T) {
 		{TaskName: "each", MapIndex: at(0), Attempt: 1, Status: "FAILED"},
 		{TaskName: "each", MapIndex: at(0), Attempt: 2, Status: "SUCCEEDED"},
 		{TaskName: "each", MapIndex: at(1), Attempt: 1, Status: "RUNNING"},
+		{TaskName: "old", MapIndex: at(0), Attempt: 1, Status: "REUSED"},
 		{TaskName: "done", MapIndex: at(0), Attempt: 1, Status: "REUSED"},
+		{TaskName: "done", MapIndex: at(1), Attempt: 1, Status: "SUCCEEDED"},
 	}}
-	assert.Equal(t, []summary{{"rows", "SUCCEEDED", ""}, {"each", "RUNNING", "1 of 2"}, {"done", "SUCCEEDED", "1 of 1"}}, summaries(run))
+	assert.Equal(t, []summary{
+		{"rows", "SUCCEEDED", ""}, {"each", "RUNNING", "1 of 2"}, {"old", "REUSED", "1 of 1"}, {"done", "SUCCEEDED", "2 of 2"},
+	}, summaries(run))
 }
 
 func TestLogFieldsFollowMessage(t *testing.T) {

@@ -117,11 +117,16 @@ func summaries(run client.Run) (rows []summary) {
 			rows = append(rows, summary{name, t.Status, strings.TrimSpace(rest)})
 			continue
 		}
-		done, status := 0, "SUCCEEDED"
+		done, status := 0, "REUSED" // if all its instances are
 		for _, t := range newest[name] {
 			switch t.Status {
-			case "SUCCEEDED", "REUSED":
+			case "REUSED":
 				done++
+			case "SUCCEEDED":
+				done++
+				if status == "REUSED" {
+					status = "SUCCEEDED"
+				}
 			default:
 				status = worse(status, t.Status)
 			}
