@@ -167,7 +167,7 @@ func sources(path string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("no Python file in %s imports millrace", path)
+		return nil, fmt.Errorf("no Python file in %s imports millrace; folders below it are not searched, name a file of theirs", path)
 	}
 	slices.Sort(files)
 	return files, nil

@@ -9,14 +9,16 @@ The answer is JSON, apart from what the files print:
 of the tasks in the spec, or {"error"} with file and line where they are known.
 """
 
-import importlib
+import sys
+
+sys.path[:] = [folder for folder in sys.path if folder]  # a json.py of the user's would be imported below
+
 import inspect
 import json
 import os
-import sys
 import traceback
 
-from millrace import _modules, _requirements
+from millrace import _load, _modules, _requirements
 from millrace._pack import pack
 from millrace.errors import FlowDefinitionError
 from millrace.flows import Flow
@@ -25,7 +27,7 @@ from millrace.flows import Flow
 def flows_of(files, root):
     found = {}
     for file in files:
-        for value in vars(importlib.import_module(_modules.locate(file)[1])).values():
+        for value in vars(_load.imported(file)).values():
             if isinstance(value, Flow) and not same(found.setdefault(value.name, value), value, root):
                 (first, first_line), (second, line) = place(found[value.name].function, root), place(value.function, root)
                 error = FlowDefinitionError(f"two flows are named {value.name!r}, the other one is at {first}:{first_line}: give one another name, @flow(name=...)")

@@ -19,7 +19,7 @@ def load(target):
 
     path, _, name = target.partition(":")
     with quiet_stdout():
-        module = _import(path)
+        module = imported(path)
     flows = {key: value for key, value in vars(module).items() if isinstance(value, Flow)}
     if name:
         found = [f for key, f in flows.items() if name in (key, f.name)]
@@ -33,7 +33,8 @@ def load(target):
     return found[0]
 
 
-def _import(path):
+def imported(path):
+    """Import a file, or the module of a name, whose root is added to sys.path; FlowDefinitionError if it has no name or there is none."""
     if os.path.isfile(path):
         root, name = _modules.locate(path)
     elif path.endswith(".py") or os.sep in path or not all(part.isidentifier() for part in path.split(".")):

@@ -165,6 +165,10 @@ def _read(path, lines, digest, within):
             lines.append(line)
 
 
+# What pip and uv say when there is no connection to the index.
+_unreachable = re.compile(r"after connection broken by|failed to fetch|error sending request|dns error|connection refused", re.IGNORECASE)
+
+
 def _install(path, lines, target, platform, python_version):
     uv = shutil.which("uv")
     command, environment = (_uv if uv else _pip)(platform, python_version)
@@ -178,6 +182,8 @@ def _install(path, lines, target, platform, python_version):
     said = scrub(done.stdout).strip()
     if "No module named pip" in said:
         raise RequirementsError(f"{NAME} needs an installer: install uv, or pip for {sys.executable} (python -m ensurepip)")
+    if _unreachable.search(said) and not re.search(r"from versions: (?!none)", said):
+        raise RequirementsError(f"{NAME}: the package index does not answer: check the network, and PIP_INDEX_URL if you have an index of your own")
     where = f"{platform or this_platform()} and Python {python_version or this_python()}"
     errors = [s.strip() for s in said.splitlines() if s.lstrip().lower().startswith(("error:", "×", "╰─▶"))] or said.splitlines()[-3:]
     said = "\n  ".join(errors)

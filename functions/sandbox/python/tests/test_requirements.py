@@ -199,6 +199,13 @@ class TestRejected(Packing):
         said = self.refused("requirements.txt, line 2 (nosuch==1): no wheel of it fits", "uv says", text="slugs\nnosuch==1\n")
         self.assertNotIn("pw", said)
 
+    def test_index_that_does_not_answer(self):
+        with mock.patch.dict(os.environ, {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}):
+            said = self.refused("the package index does not answer", text="slugs\n")
+        self.assertNotIn("wheel", said)
+        self.fake_uv("print('error: Failed to fetch: `https://index.example/simple/slugs/`')\nsys.exit(2)\n")
+        self.refused("the package index does not answer", text="slugs\n")
+
     def test_file_conflicts_with_package(self):
         wheels.build(self.links, "slugs")
         self.write("slugs.py", "mine = 1\n")
