@@ -85,6 +85,7 @@ func TestErrorsNameFileAndLine(t *testing.T) {
 	assert.EqualError(t, f.Locate(io.EOF), "EOF")
 
 	assert.EqualError(t, f.describe("7", refusal(`[{"loc":["body","flow_spec","tasks",0],"msg":"x"}]`)), "flow.py:3: body.flow_spec.tasks[0]: x")
+	assert.ErrorContains(t, f.describe("7", refusal(`[{"loc":["body","size_bytes"],"msg":"Input should be less"}]`)), "daily 7: the zip of the folder is larger than the server takes: ")
 	elsewhere := f.describe("7", refusal(`[{"loc":["body","schedule"],"msg":"x"}]`))
 	require.ErrorContains(t, elsewhere, "daily 7: ")
 	_, isRefusal := errors.AsType[*client.Error](elsewhere)

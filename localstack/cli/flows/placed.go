@@ -39,8 +39,14 @@ func (f Flow) Locate(err error) error {
 // describe adds file and line to an error about the flow_spec, and the flow's name and
 // version to any other error.
 func (f Flow) describe(version string, err error) error {
-	if apiErr, ok := errors.AsType[*client.Error](err); ok && apiErr.Status == http.StatusUnprocessableEntity && strings.HasPrefix(apiErr.Detail(), "body.flow_spec") {
-		return f.Locate(err)
+	if apiErr, ok := errors.AsType[*client.Error](err); ok && apiErr.Status == http.StatusUnprocessableEntity {
+		switch detail := apiErr.Detail(); {
+		case strings.HasPrefix(detail, "body.flow_spec"):
+			return f.Locate(err)
+		case strings.HasPrefix(detail, "body.size_bytes"):
+			err = fmt.Errorf("the zip of the folder is larger than the server takes: move data and builds out of it, "+
+				"or into a hidden folder, which is left out as venv and node_modules are: %w", err)
+		}
 	}
 	return fmt.Errorf("%s %s: %w", f.Name, version, err)
 }
