@@ -74,6 +74,9 @@ def mapped():
         f = open(f"f{i}", "w+b"); f.truncate(8 << 20); m = mmap.mmap(f.fileno(), 8 << 20); keep.append(m)
         os.unlink(f"f{i}"); f.close(); m[:] = bytes(8 << 20)
     time.sleep(30)
+def too_large():
+    with open("large", "wb") as f:
+        for _ in range(30): f.write(b"x" * 1000000)
 def one_file():
     os.chdir(os.environ["TMPDIR"])
     try: open("f", "wb").write(bytes(40 << 20))
@@ -185,6 +188,9 @@ func TestScratchIsBounded(t *testing.T) {
 		result, _ := r.run(t, r.request(t, hungry, function))
 		assert.JSONEq(t, want, output(t, result))
 	}
+	result, _ := r.run(t, r.request(t, hungry, "too_large"))
+	require.NotNil(t, result.Failure)
+	assert.Equal(t, "OSError: [Errno 27] File too large (a file of a task has at most 19 MB, bounded by the server's --python-scratch)", result.Failure.Message)
 }
 
 const shut = `

@@ -1,4 +1,4 @@
-"""Explains to a task's author why a file of the machine is missing."""
+"""Explains to a task's author why a file of the machine is missing, or cannot grow."""
 
 import errno
 import os
@@ -6,13 +6,15 @@ import os
 
 def explain(setup, scratch):
     """Return a function that returns a sentence to add to an exception's message, or ""."""
-    if setup["mode"] != "namespaces":
-        return lambda error: ""
+    namespaces = setup["mode"] == "namespaces"
     hidden = [os.path.realpath(directory) for directory in setup["hide"]]
+    largest = setup["limits"].get("FSIZE", 0) >> 20
     mounts = [mount["path"] for mount in setup.get("mounts", ())]
 
     def hint(error):
-        if not isinstance(error, OSError) or not isinstance(error.filename, (str, bytes)):
+        if largest and isinstance(error, OSError) and error.errno == errno.EFBIG:
+            return f" (a file of a task has at most {largest:,} MB, bounded by the server's --python-scratch)"
+        if not namespaces or not isinstance(error, OSError) or not isinstance(error.filename, (str, bytes)):
             return ""
         path = os.fsdecode(error.filename)
         if not os.path.isabs(path):
