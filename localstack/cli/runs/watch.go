@@ -155,5 +155,5 @@ func end(out *output.Printer, run client.Run) {
 	if run.ErrorMessage != "" {
 		out.Printf("%s\n", run.ErrorMessage)
 	}
-	out.Printf("millrace logs %s   |   millrace retry %s --failed -w\n", run.Slug, run.Slug)
+	out.Printf("millrace logs %s   |   millrace retry %s --failed -w   (--latest: with the code deployed since)\n", run.Slug, run.Slug)
 }
