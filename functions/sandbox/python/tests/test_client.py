@@ -82,6 +82,31 @@ class TestCalls(Fake):
         self.assertIs(caught.exception.run, run)
         self.assertEqual(len(self.slept), 1)
 
+    def test_restart_while_a_run_is_watched(self):
+        done = (200, {**RUN, "status": "SUCCEEDED"})
+        down = [CUT] * 12
+        client = self.client((200, RUN), *down, done)
+        self.assertEqual(client.get("01J").wait().status, "SUCCEEDED")
+        last = {"events": [{"timestamp": RUN["created_at"], "message": "last", "event_type": "log"}], "source": "archive"}
+        client = self.client((200, RUN), *down, (503, b""), (200, last))
+        self.assertEqual([e.message for e in client.get("01J").logs(follow=True)], ["last"])
+
+    def test_server_that_stays_away(self):
+        for options, read in (({}, "wait"), ({}, "logs"), ({"retries": 0}, "wait")):
+            with self.subTest(read=read, **options):
+                run = self.client((200, RUN), CUT, **options).get("01J")
+                self.slept.clear()
+                with self.assertRaises(api.ConnectionFailedError):
+                    run.wait() if read == "wait" else list(run.logs(follow=True))
+                self.assertEqual(sum(self.slept) >= _calls.PATIENCE, not options)
+                self.assertEqual(self.slept == [], bool(options))
+        run = self.client((200, RUN), CUT).get("01J")
+        with self.assertRaises(api.ConnectionFailedError):
+            run.wait(timeout=0)
+        run = self.client((200, RUN), (500, b"")).get("01J")
+        with self.assertRaises(api.ServerError):
+            run.wait()
+
     def test_wait_times_out(self):
         client = self.client((200, RUN))
         with self.assertRaisesRegex(TimeoutError, "is QUEUED after 0 s; it goes on"):

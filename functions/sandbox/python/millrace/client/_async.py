@@ -147,7 +147,7 @@ class AsyncRun(RunFields):
         reader = LogReader(follow)
         filters = {"task_name": task, "level": level, "since": since}
         while not reader.ended:
-            page = await self._client._do(self._client._calls.log_page(self.id, reader.token, filters))
+            page = await self._client._do(self._client._calls.log_page(self.id, reader, filters))
             for event in reader.feed(page):
                 yield event
             if not reader.ended and reader.pause:

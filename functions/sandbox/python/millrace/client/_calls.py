@@ -45,6 +45,7 @@ class Work:
 Call = Generator["Request | Pause | Work", Any, T]
 
 MAX_PAUSE = 60.0  # the longest Retry-After to wait for; rate limits are per minute
+PATIENCE = 300.0  # seconds that a run is watched while its server does not answer, such as a restart
 _BUSY = (502, 503, 504)
 
 
@@ -155,7 +156,7 @@ class Calls:
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.1
         while True:
-            detail = yield from self.run(run_id)
+            detail = yield from self._watched(lambda: self.run(run_id), deadline)
             if detail["status"] in ENDED:
                 return detail
             left = None if deadline is None else deadline - time.monotonic()
@@ -163,6 +164,20 @@ class Calls:
                 raise WaitTimeoutError(f"run {detail['run_slug']} is {detail['status']} after {timeout:g} s; it goes on")
             yield Pause(pause if left is None else min(pause, left))
             pause = min(3.0, pause * 1.3)
+
+    def _watched(self, read: Callable[[], Call[T]], deadline: float | None) -> Call[T]:
+        """Repeat a read while the server does not answer or is busy: up to the deadline, or else for PATIENCE seconds."""
+        waited, pause = 0.0, 1.0
+        while True:
+            try:
+                return (yield from read())
+            except (ConnectionFailedError, APIError) as error:
+                passes = isinstance(error, ConnectionFailedError) or error.status == 429 or error.status in _BUSY
+                over = waited >= PATIENCE if deadline is None else time.monotonic() >= deadline
+                if not passes or over or not self.retries:
+                    raise
+            yield Pause(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+            waited, pause = waited + pause, min(10.0, pause * 1.5)
 
     def retry(self, run_id: str, failed: bool, latest: bool) -> Call[dict[str, Any]]:
         if latest and not failed:
@@ -178,8 +193,12 @@ class Calls:
         path = f"{_run(run_id)}/tasks/{urllib.parse.quote(task, safe='')}/output"
         return (yield from self.json("GET", path, query={"map_index": index, "attempt": attempt}))
 
-    def log_page(self, run_id: str, token: str | None, filters: Mapping[str, Any]) -> Call[dict[str, Any]]:
-        return (yield from self.json("GET", _run(run_id) + "/logs", query={**filters, "next_token": token}))
+    def log_page(self, run_id: str, reader: LogReader, filters: Mapping[str, Any]) -> Call[dict[str, Any]]:
+        """Return the reader's next page of a log."""
+        def read() -> Call[dict[str, Any]]:
+            return self.json("GET", _run(run_id) + "/logs", query={**filters, "next_token": reader.token})
+
+        return (yield from (self._watched(read, None) if reader.follow else read()))
 
 
 class LogReader:
@@ -189,13 +208,13 @@ class LogReader:
         self.token: str | None = None
         self.ended = False
         self.pause = 0.0
-        self._follow = follow
+        self.follow = follow
 
     def feed(self, page: Mapping[str, Any]) -> Iterator[LogEvent]:
         self.token = page.get("next_token")
         empty = not page["events"]
         # The log of an active run has no last page: an empty page means no more events yet.
-        self.ended = self.token is None or empty and not self._follow and page["source"] == "live"
+        self.ended = self.token is None or empty and not self.follow and page["source"] == "live"
         waits = empty and page["source"] == "live"
         self.pause = min(1.0, max(0.1, self.pause * 1.5)) if waits else 0.0
         return map(LogEvent.of, page["events"])

@@ -129,7 +129,11 @@ class Run(RunFields):
         return self
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait until the run has ended, with any status. Raises WaitTimeoutError after timeout seconds."""
+        """Wait until the run has ended, with any status. Raises WaitTimeoutError after timeout seconds.
+
+        A server that does not answer meanwhile, because it restarts, is waited for:
+        until then, or without a timeout for five minutes.
+        """
         self.raw = self._client._do(self._client._calls.wait(self.id, timeout))
         return self
 
@@ -142,11 +146,11 @@ class Run(RunFields):
         self, *, follow: bool = False, task: str | None = None, level: str | None = None,
         since: datetime.datetime | datetime.timedelta | str | None = None,
     ) -> Iterator[LogEvent]:
-        """Yield the log events so far, in order; with follow, until the run has ended."""
+        """Yield the log events so far, in order; with follow, until the run has ended, also if the server restarts meanwhile."""
         reader = LogReader(follow)
         filters = {"task_name": task, "level": level, "since": since}
         while not reader.ended:
-            yield from reader.feed(self._client._do(self._client._calls.log_page(self.id, reader.token, filters)))
+            yield from reader.feed(self._client._do(self._client._calls.log_page(self.id, reader, filters)))
             if not reader.ended and reader.pause:
                 time.sleep(reader.pause)
 
