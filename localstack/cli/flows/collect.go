@@ -49,8 +49,9 @@ type Runtime struct {
 // Collector is a Python process that was started in advance and waits for the files
 // to import. It is used once.
 type Collector struct {
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stopped func() error // the error of the context that ends it, or nil
 }
 
 // NewCollector starts the process in a folder, "" for the working directory. The
@@ -66,7 +67,7 @@ func NewCollector(ctx context.Context, library *python.Library, dir string, log 
 	if err := cmd.Start(); err != nil {
 		return nil, library.Missing(err)
 	}
-	return &Collector{cmd, stdin}, nil
+	return &Collector{cmd, stdin, ctx.Err}, nil
 }
 
 // Close stops a process that is not needed.
@@ -98,6 +99,9 @@ func (c *Collector) Collect(path string, on Runtime, zip bool) (_ *Code, err err
 	// If the process has ended, its exit status says more than this error.
 	_ = json.NewEncoder(c.stdin).Encode(request)
 	if err := c.Close(); err != nil {
+		if stopped := c.stopped(); stopped != nil {
+			return nil, stopped
+		}
 		return nil, fmt.Errorf("importing %s ended Python, which has to be 3.10 or newer: %w", path, err)
 	}
 	data, err := os.ReadFile(answer)

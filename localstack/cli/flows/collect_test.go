@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -54,4 +55,22 @@ func TestFilesThatCannotBeDeployed(t *testing.T) {
 			assert.Len(t, made.Flows, 1)
 		})
 	}
+}
+
+// stopper cancels a context at the first write.
+type stopper struct{ cancel context.CancelFunc }
+
+func (s stopper) Write(data []byte) (int, error) {
+	s.cancel()
+	return len(data), nil
+}
+
+// TestInterruptedImportIsNoError of the file or of Python.
+func TestInterruptedImportIsNoError(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "flow.py"), []byte("import millrace, time\nprint('here', flush=True)\ntime.sleep(600)\n"), 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := collect(ctx, dir, Runtime{}, stopper{cancel})
+	require.ErrorIs(t, err, context.Canceled)
 }

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +15,9 @@ import (
 	"millrace/localstack/cli/flows"
 	"millrace/localstack/cli/python"
 )
+
+// stopPatience is how long an interrupted local run may take to stop its tasks.
+const stopPatience = 10 * time.Second
 
 // local runs a flow on this machine, without a server. name is a flow of this folder,
 // or flow.py, flow.py:name, package.module:name.
@@ -43,9 +48,12 @@ func (o *starting) local(c *cobra.Command, name string) (err error) {
 	}
 	cmd := library.Command(c.Context(), args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
+	// Killed, Python could not stop the processes of its tasks.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopPatience
 	err = cmd.Run()
 	if c.Context().Err() != nil {
-		return c.Context().Err()
+		return command.Exit(command.Interrupted) // Python has said so
 	}
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
 		if ended.ExitCode() == command.TimedOut {

@@ -40,6 +40,9 @@ def main(arguments=None):
     except (MillraceError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 3 if isinstance(error, TaskTimeoutError) else 1  # 3: the run is TIMED_OUT
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -61,10 +64,27 @@ def _run(options):
     from ._load import load
 
     flow = load(options.flow)
+    _stop_tasks_at_signals()
     given = _parameters(options.params) if options.params else {}
     result = flow.run(**{**given, **dict(_parameter(flow, text) for text in options.param)})
     made = {"run_id": result.run_id, "status": result.status, "result": result.result, "outputs": result.outputs}
     print(json.dumps(made, indent=2, ensure_ascii=False))
+
+
+def _stop_tasks_at_signals():
+    """Let SIGINT and SIGTERM stop the run's tasks, each a process group of its own. The next signals must not interrupt that:
+    on a terminal an interrupt also comes from the command line that started this process."""
+    import signal
+
+    both = (signal.SIGINT, signal.SIGTERM)
+
+    def stop(*_):
+        for number in both:
+            signal.signal(number, lambda *_: None)  # SIG_IGN would report a signal that has just come
+        raise KeyboardInterrupt
+
+    for number in both:
+        signal.signal(number, stop)
 
 
 def _parameters(path):

@@ -203,7 +203,7 @@ class Attempt:
             os.setpgid(0, 0)
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
             os.dup2(out, 1)
             os.dup2(err, 2)
             for descriptor in {out, err, self._answers, *self._lines, self.log.fileno()} - {0, 1, 2, answers}:

@@ -185,8 +185,8 @@ class _Run:
                 return False
             while self.ready and self.ready[0][0] <= now and len(self.running) < self.max_workers:
                 attempt = heapq.heappop(self.ready)[2]
-                # An interrupt here would leave a process running.
-                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                # A signal that ends the run here would leave a process running.
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
                 try:
                     attempt.start()
                     self.running.append(attempt)

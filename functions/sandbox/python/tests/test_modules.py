@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,36 @@ class Modules(unittest.TestCase):
     def spec(self, target, **options):
         done = self.call("-m", "millrace", "spec", target, **options)
         return [task["entrypoint"] for task in json.loads(done.stdout)["tasks"]]
+
+    def test_signals_stop_the_tasks_of_a_run(self):
+        self.write("flow.py", """
+            import os, time
+            from millrace import flow, task
+
+            @task
+            def sleeps():
+                print("process", os.getpid(), flush=True)
+                time.sleep(600)
+
+            @flow
+            def long():
+                sleeps()
+        """)
+        for signals in ((signal.SIGTERM,), (signal.SIGINT, signal.SIGTERM)):
+            with self.subTest(signals=signals):
+                run = subprocess.Popen([sys.executable, "-m", "millrace", "run", "flow.py"], env=self.env, cwd=self.root, stderr=subprocess.PIPE, text=True)
+                self.addCleanup(run.stderr.close)
+                self.addCleanup(run.kill)
+                task = next(int(line.split()[-1]) for line in run.stderr if "process " in line)
+                for number in signals:
+                    run.send_signal(number)
+                said = run.stderr.read()
+                self.assertEqual(run.wait(), 130, said)
+                self.assertIn("Task sleeps stopped", said)
+                self.assertNotIn("Traceback", said)
+                self.assertTrue(said.endswith("interrupted\n"), said)
+                with self.assertRaises(ProcessLookupError):
+                    os.kill(task, 0)
 
     def test_output_of_imports_is_not_in_spec(self):
         self.write("lib.py", LIBRARY)
