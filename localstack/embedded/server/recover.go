@@ -7,6 +7,7 @@ import (
 
 	"millrace/functions/dispatch"
 	"millrace/shared/platform/table"
+	"millrace/shared/platform/telemetry"
 	"millrace/shared/run/runstate"
 	"millrace/shared/web/fn"
 )
@@ -52,7 +53,7 @@ func reconcileLiveRuns(ctx context.Context, deps fn.Deps, page int) error {
 		seen += len(reconciled)
 	}
 	if seen > 0 {
-		deps.Log.Info("live runs reconciled", "runs", seen, "took", time.Since(begin))
+		deps.Log.Info("live runs reconciled", "runs", seen, "duration_ms", telemetry.Milliseconds(time.Since(begin)))
 	}
 	return nil
 }
