@@ -49,7 +49,22 @@ func flowsCommand(s *session.Session) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&environment, "env", "", "only flows that have a deployment in this environment")
+	c.AddCommand(deleteCommand(s, "flow", "/flows/", "Delete a flow with all its versions; its runs stay"))
 	return c
+}
+
+// deleteCommand deletes a flow or a deployment.
+func deleteCommand(s *session.Session, noun, path, short string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete " + strings.ToUpper(noun),
+		Short: short,
+		Args:  command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return session.Change(c, s, http.MethodDelete, path+url.PathEscape(args[0]), nil, func(out *output.Printer, _ any) {
+				out.Printf("%s %s is deleted\n", noun, args[0])
+			})
+		},
+	}
 }
 
 // listQuery asks for as many as one request lists, of an environment unless it is
@@ -101,6 +116,7 @@ func deploymentsCommand(s *session.Session) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&environment, "env", "", "only deployments in this environment")
+	c.AddCommand(deleteCommand(s, "deployment", "/deployments/", "Delete a deployment and its own schedule; runs that it started go on"))
 	return c
 }
 
