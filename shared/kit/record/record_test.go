@@ -203,6 +203,39 @@ func TestConcurrentChangesAllSucceed(t *testing.T) {
 	assert.Len(t, s.entries(t, "acme"), each+1)
 }
 
+// TestRecordIsMadeOnce has two writers find no record before either makes it.
+func TestRecordIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, nil)
+	var found, writers sync.WaitGroup
+	found.Add(2)
+	for range 2 {
+		writers.Go(func() {
+			first := true
+			_, err := s.Write(as("acme", "ann@acme.test"), "count", record.Change[book]{Action: "count", Next: func(now *book) (book, error) {
+				if first {
+					first = false
+					assert.Nil(t, now)
+					found.Done()
+					found.Wait()
+				}
+				if now == nil {
+					return book{Pages: 1}, nil
+				}
+				next := *now
+				next.Pages++
+				return next, nil
+			}})
+			assert.NoError(t, err)
+		})
+	}
+	writers.Wait()
+	counted, err := s.Get(as("acme", "ann@acme.test"), "count")
+	require.NoError(t, err)
+	assert.Equal(t, 2, counted.Pages)
+	assert.Len(t, s.entries(t, "acme"), 2)
+}
+
 // failing is a table whose next writes fail.
 type failing struct {
 	table.Table
