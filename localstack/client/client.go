@@ -39,7 +39,7 @@ func (c *Client) do(ctx context.Context, method, path string, header http.Header
 		body = bytes.NewReader(data)
 	}
 	var data []byte
-	err := c.attempt(ctx, method, func() error {
+	err := c.patience(method).attempt(ctx, func() error {
 		res, err := c.send(ctx, method, path, header, body)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (c *Client) do(ctx context.Context, method, path string, header http.Header
 // response, whose body the caller closes. A redirect is followed without the
 // credential. Errors: *Error for a response that is not 2xx.
 func (c *Client) Send(ctx context.Context, method, path string, header http.Header, body io.Reader) (res *http.Response, err error) {
-	err = c.attempt(ctx, method, func() error {
+	err = c.patience(method).attempt(ctx, func() error {
 		res, err = c.send(ctx, method, path, header, body) //nolint:bodyclose // the caller closes it
 		return err
 	})

@@ -14,21 +14,25 @@ const (
 	maxPause   = 30 * time.Second
 )
 
+// partPatience is the patience with the object store that takes a part of an
+// upload, which may be sent again.
+const partPatience = time.Minute
+
 // Patience makes a client repeat requests that the server does not take at the
 // moment: responses 429, 502, 503 and 504, and connections that fail. Only GET
-// requests are repeated.
+// requests are repeated, and parts of uploads, whatever the client's patience.
 type Patience struct {
 	Total   time.Duration              // that a request may wait for in all
 	Waiting func(time.Duration, error) // is called before each pause, with its cause; may be nil
 }
 
-// attempt calls a function until it succeeds, fails for good, or would wait
-// longer than the client's patience; then it returns the last error.
-func (c *Client) attempt(ctx context.Context, method string, call func() error) error {
-	left, wait := c.Patience.Total, firstPause
+// attempt calls a function until it succeeds, fails for good, or would wait for
+// too long; then it returns the last error.
+func (p Patience) attempt(ctx context.Context, call func() error) error {
+	left, wait := p.Total, firstPause
 	for {
 		err := call()
-		if err == nil || method != http.MethodGet || !transient(ctx, err) {
+		if err == nil || !transient(ctx, err) {
 			return err
 		}
 		next := wait
@@ -38,14 +42,22 @@ func (c *Client) attempt(ctx context.Context, method string, call func() error) 
 		if next > left {
 			return err
 		}
-		if c.Patience.Waiting != nil {
-			c.Patience.Waiting(next, err)
+		if p.Waiting != nil {
+			p.Waiting(next, err)
 		}
 		if !pause(ctx, next) {
 			return ctx.Err()
 		}
 		left, wait = left-next, min(2*wait, maxPause)
 	}
+}
+
+// patience returns the patience with a request.
+func (c *Client) patience(method string) Patience {
+	if method != http.MethodGet {
+		return Patience{}
+	}
+	return c.Patience
 }
 
 // transient reports whether the same request may succeed later.

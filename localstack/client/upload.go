@@ -90,17 +90,26 @@ func (c *Client) Upload(ctx context.Context, u Upload) (Deployed, error) {
 
 // put uploads a part to its presigned URL, without a credential.
 func (c *Client) put(ctx context.Context, url string, data []byte) (etag string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(data))
-	if err != nil {
-		return "", err
-	}
-	res, err := c.http().Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("the object store answered %d: %s", res.StatusCode, body)
-	}
-	return res.Header.Get("ETag"), nil
+	err = Patience{Total: partPatience}.attempt(ctx, func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(data))
+		if err != nil {
+			return err
+		}
+		res, err := c.http().Do(req)
+		if err != nil {
+			return broken(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if res.StatusCode == http.StatusOK {
+			etag = res.Header.Get("ETag")
+			return nil
+		}
+		refused := fmt.Errorf("the object store answered %d: %s", res.StatusCode, body)
+		if err != nil || res.StatusCode >= http.StatusInternalServerError { // S3 answers 500 and 503 when it is busy
+			return broken(refused)
+		}
+		return refused
+	})
+	return etag, err
 }
