@@ -164,6 +164,16 @@ func TestLimitIsEnforced(t *testing.T) {
 	assert.Len(t, s.entries(t, "acme"), 21)
 }
 
+// withPage returns a book with one more page, a new one if there is none.
+func withPage(now *book) (book, error) {
+	if now == nil {
+		return book{Pages: 1}, nil
+	}
+	next := *now
+	next.Pages++
+	return next, nil
+}
+
 func TestConcurrentChangesAllSucceed(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, nil)
@@ -184,14 +194,7 @@ func TestConcurrentChangesAllSucceed(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			_, err := s.Write(ctx, "count", record.Change[book]{Action: "count", Next: func(now *book) (book, error) {
-				if now == nil {
-					return book{Pages: 1}, nil
-				}
-				next := *now
-				next.Pages++
-				return next, nil
-			}})
+			_, err := s.Write(ctx, "count", record.Change[book]{Action: "count", Next: withPage})
 			assert.NoError(t, err)
 		})
 	}
@@ -219,12 +222,7 @@ func TestRecordIsMadeOnce(t *testing.T) {
 					found.Done()
 					found.Wait()
 				}
-				if now == nil {
-					return book{Pages: 1}, nil
-				}
-				next := *now
-				next.Pages++
-				return next, nil
+				return withPage(now)
 			}})
 			assert.NoError(t, err)
 		})
