@@ -87,7 +87,7 @@ func (s *Session) find(getenv func(string) string, dir, config string) (candidat
 	}
 	if address == "" {
 		if len(stored) == 0 {
-			return candidate{}, unnamed(dir)
+			return candidate{}, unnamed(dir, os.ReadFile)
 		}
 		t := stored[0]
 		t.use(cmp.Or(s.APIKey, key))
@@ -116,10 +116,10 @@ func (s *Session) find(getenv func(string) string, dir, config string) (candidat
 
 // unnamed is the error of a command that names no server. A server's credentials that
 // another user may read are the likely reason.
-func unnamed(dir string) error {
+func unnamed(dir string, read func(path string) ([]byte, error)) error {
 	for {
 		file := filepath.Join(dir, credentialsFile)
-		if _, err := os.ReadFile(file); errors.Is(err, fs.ErrPermission) {
+		if _, err := read(file); errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("no server is named, and %s is not yours to read: give its server with --url and a key with --api-key, or %s and %s", file, urlVariable, keyVariable)
 		}
 		if dir == filepath.Dir(dir) {
