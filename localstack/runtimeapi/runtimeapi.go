@@ -1,8 +1,8 @@
 // Package runtimeapi emulates the Lambda Runtime API, the HTTP interface by
 // which a function's process receives and answers events, so that the real
 // binary and the real Python handler run as they are deployed. Streamed answers
-// are passed on as they arrive; of the others it takes 6 MB, as Lambda does. Of the Extensions API it has what a process
-// needs to receive SIGTERM.
+// are passed on as they arrive; of the others it takes 6 MB, as Lambda does. Of
+// the Extensions API it has what a process needs to receive SIGTERM.
 package runtimeapi
 
 import (
