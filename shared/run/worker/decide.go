@@ -28,12 +28,12 @@ func (g *graph) known(ctx context.Context, n engine.Node, item *runstate.Node) (
 // decide decides a task whose dependencies are all finished. A task that is to
 // run is added to ready; any other is finished by the decision and returned.
 func (g *graph) decide(ctx context.Context, n engine.Node, sets engine.Sets) (*done, error) {
-	in, err := g.inputs(ctx)
+	reused, err := g.reused(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if in.Reuse != nil && in.Reuse.Has(int(n)) { //guard:reuse/tasks false
-		return g.reuse(ctx, n, in.Reuse)
+	if reused != nil && reused.Has(int(n)) { //guard:reuse/tasks false
+		return g.reuse(ctx, n, reused)
 	}
 	status, carried := engine.Running, engine.OutcomeOK
 	//guard:decide/one_failed-at-start drop operand 2

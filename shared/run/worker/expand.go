@@ -96,11 +96,11 @@ func (a *attempts) keepList(ctx context.Context, w *attempt, list []json.RawMess
 
 // sameList reports whether the source run mapped over the same list.
 func (a *attempts) sameList(ctx context.Context, w *attempt, hash string) (bool, error) {
-	in, err := a.inputs(ctx)
-	if err != nil || in.Reuse == nil {
+	reused, err := a.reused(ctx)
+	if err != nil || reused == nil {
 		return false, err
 	}
-	src, err := runstate.LoadNode(ctx, a.Table, a.org, in.Reuse.Run, in.Reuse.Place(runstate.Place{Task: w.node}).Task)
+	src, err := runstate.LoadNode(ctx, a.Table, a.org, reused.Run, reused.Place(runstate.Place{Task: w.node}).Task)
 	//guard:map/same-list drop operand 3
 	return err == nil && src != nil && src.ListHash == hash, err
 }

@@ -33,7 +33,7 @@ func (g *graph) expandPart(ctx context.Context, n engine.Node, width, part int) 
 	if err != nil {
 		return err
 	}
-	in, err := g.inputs(ctx)
+	from, err := g.reused(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (g *graph) expandPart(ctx context.Context, n engine.Node, width, part int) 
 	first, end := part*g.flow.plan.FanWidth(), min((part+1)*g.flow.plan.FanWidth(), width)
 	for i := first; i < end; i++ {
 		instance := g.flow.plan.Instance(task, i)
-		if item.Reuse && in.Reuse != nil && in.Reuse.Instance(task, i) { //guard:map/instances false
+		if item.Reuse && from != nil && from.Instance(task, i) { //guard:map/instances false
 			reused = append(reused, instance)
 			continue
 		}
@@ -50,7 +50,7 @@ func (g *graph) expandPart(ctx context.Context, n engine.Node, width, part int) 
 	if len(reused) == 0 {
 		return nil
 	}
-	return g.reuseInstances(ctx, in.Reuse, task, reused)
+	return g.reuseInstances(ctx, from, task, reused)
 }
 
 // reuseInstances finishes instances of a mapped task with the results of the

@@ -114,6 +114,19 @@ func (s *session) inputs(ctx context.Context) (*runstate.Input, error) {
 	return in, nil
 }
 
+// reused returns what the run reuses of the one that it retries; nil if nothing.
+// The input of any other run is not read for it.
+func (s *session) reused(ctx context.Context) (*runstate.Reuse, error) {
+	if s.run.Parent == "" {
+		return nil, nil
+	}
+	in, err := s.inputs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return in.Reuse, nil
+}
+
 // node reads a node's item; nil if it has none.
 func (s *session) node(ctx context.Context, n engine.Node) (*runstate.Node, error) {
 	return runstate.LoadNode(ctx, s.Table, s.org, s.id, n)
