@@ -28,9 +28,9 @@ const (
 	sequenceRow = "40 trivial tasks in sequence"
 	pythonRow   = "40 Python tasks in sequence, warm"
 	parallelRow = "100 parallel trivial tasks and a join"
-	startRow    = "submit to first task start, idle"
-	callRow     = startRow + ": to its call"
-	floorRow    = startRow + ": a request with nothing to do"
+	startRow    = "submit to first task start"
+	callRow     = "submit to its call"
+	floorRow    = "a request with nothing to do"
 )
 
 func latencyGroups() []group {
@@ -38,8 +38,31 @@ func latencyGroups() []group {
 		{[]string{sequenceRow}, sequence},
 		{[]string{pythonRow}, python},
 		{[]string{parallelRow}, parallels},
-		{[]string{startRow, callRow, floorRow}, firstStart},
-		{[]string{resultRow}, results},
+		{afterAll(startRow, callRow, floorRow), eachRest(firstStart)},
+		{afterAll(resultRow), eachRest(results)},
+		{afterAll(memoryRow), caches},
+	}
+}
+
+// afterAll returns the names of rows that are measured after each of the pauses.
+func afterAll(names ...string) (rows []string) {
+	for _, rest := range rests {
+		for _, name := range names {
+			rows = append(rows, rested(name, rest))
+		}
+	}
+	return rows
+}
+
+// eachRest measures with each of the pauses.
+func eachRest(run func(context.Context, *bench, time.Duration) error) func(context.Context, *bench) error {
+	return func(ctx context.Context, b *bench) error {
+		for _, rest := range rests {
+			if err := run(ctx, b, rest); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 
@@ -112,14 +135,11 @@ func python(ctx context.Context, b *bench) error {
 	}, flags...)
 }
 
-// rest is the pause before a run on an idle server.
-const rest = 20 * time.Millisecond
-
 // firstStart measures the time from before the request that submits a run until
 // the server logs the start of the first attempt, and until the attempt's call
 // reaches the page. The duration of a trivial request shows the machine's share
-// of it.
-func firstStart(ctx context.Context, b *bench) error {
+// of it. rest is the pause before each.
+func firstStart(ctx context.Context, b *bench, rest time.Duration) error {
 	called := make(chan time.Time, 1)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -188,9 +208,9 @@ func firstStart(ctx context.Context, b *bench) error {
 		return err
 	}
 	met := starts.median() <= startMedian && starts.at(0.95)[0] <= startP95
-	b.show(timed(startRow, starts).in(span(startMedian)+", p95 "+span(startP95), met))
-	b.show(timed(callRow, calls))
-	b.show(timed(floorRow, floor))
+	b.show(timed(rested(startRow, rest), starts).in(span(startMedian)+", p95 "+span(startP95), met))
+	b.show(timed(rested(callRow, rest), calls))
+	b.show(timed(rested(floorRow, rest), floor))
 	return nil
 }
 

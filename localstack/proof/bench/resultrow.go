@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	resultRow    = "submit to result of a one-task run, polled each ms"
+	resultRow    = "submit to result, one task, polled each ms"
 	resultMedian = time.Millisecond
 )
 
 // results times one-task runs on an idle server from before the request that
 // submits one until the end of the GET that shows its end. The client polls
-// at once, and then each millisecond.
-func results(ctx context.Context, b *bench) error {
+// at once, and then each millisecond. rest is the pause before each run.
+func results(ctx context.Context, b *bench, rest time.Duration) error {
 	return b.with(ctx, func(s *server) error {
 		f := chain(1)
 		if err := s.register(ctx, f); err != nil {
@@ -43,7 +43,7 @@ func results(ctx context.Context, b *bench) error {
 				times = append(times, took)
 			}
 		}
-		b.show(timed(resultRow, times).in(span(resultMedian), times.median() <= resultMedian))
+		b.show(timed(rested(resultRow, rest), times).in(span(resultMedian), times.median() <= resultMedian))
 		return nil
 	})
 }
