@@ -38,11 +38,11 @@ func caches(ctx context.Context, b *bench) error {
 		lines[at].next = &lines[order[(i+1)%len(order)]]
 	}
 	read := func() time.Duration {
-		begin := time.Now()
-		for at, n := &lines[0], 0; n < len(lines); n++ {
+		begin, at := time.Now(), &lines[0]
+		for range lines {
 			at = at.next
-			last = at
 		}
+		last = at
 		return time.Since(begin)
 	}
 	for _, rest := range rests {
