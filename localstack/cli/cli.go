@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"millrace/localstack/cli/general"
 	"millrace/localstack/cli/keys"
 	"millrace/localstack/cli/notifications"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/runs"
 	"millrace/localstack/cli/schedules"
 	"millrace/localstack/cli/secrets"
@@ -33,11 +35,25 @@ import (
 // the release, "" for the commit that the binary was built from.
 func Main(version string) int {
 	err := become(os.Args[1:])
-	if err == nil {
-		err = Command(serviceVersion(version)).ExecuteContext(interruptible())
+	if err != nil {
+		return told(output.Guard(os.Stderr), err)
 	}
+	return execute(interruptible(), Command(serviceVersion(version)), os.Args[1:], os.Stdout, os.Stderr)
+}
+
+// execute runs a command line and returns the exit code.
+func execute(ctx context.Context, c *cobra.Command, args []string, stdout, stderr *os.File) int {
+	screen := output.Guard(stderr)
+	c.SetArgs(args)
+	c.SetOut(output.Guard(stdout))
+	c.SetErr(screen)
+	return told(screen, c.ExecuteContext(ctx))
+}
+
+// told prints an error unless it is printed already, and returns its exit code.
+func told(out io.Writer, err error) int {
 	if err != nil && explain(err) != "" {
-		fmt.Fprintln(os.Stderr, "millrace:", explain(err))
+		fmt.Fprintln(out, "millrace:", explain(err))
 	}
 	return code(err)
 }

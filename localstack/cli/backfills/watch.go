@@ -94,7 +94,7 @@ func watch(c *cobra.Command, s *session.Session, api *client.Client, id string) 
 		switch {
 		case out.JSON:
 		case out.Terminal:
-			out.Printf("\r\033[K%s", line)
+			out.Replace(line)
 		case line != last:
 			out.Printf("%s\n", line)
 		}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/python"
 )
 
@@ -59,7 +60,7 @@ type Collector struct {
 func NewCollector(ctx context.Context, library *python.Library, dir string, log io.Writer) (*Collector, error) {
 	cmd := library.Command(ctx, "-c", collectSource)
 	cmd.Dir = dir
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr = output.Direct(log), output.Direct(log)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

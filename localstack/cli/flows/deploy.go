@@ -145,11 +145,11 @@ func (o *deploying) one(c *cobra.Command, out *output.Printer, api *client.Clien
 	}
 	upload.Settings = o.settings(before)
 	if out.Terminal && !out.JSON {
-		upload.Progress = func(sent int) { out.Printf("\r%s of %s", size(sent), size(len(upload.Zip))) }
+		upload.Progress = func(sent int) { out.Replace(size(sent) + " of " + size(len(upload.Zip))) }
 	}
 	made, err := api.Upload(c.Context(), upload)
 	if upload.Progress != nil {
-		out.Printf("\r\x1b[K")
+		out.Replace("")
 	}
 	if err != nil {
 		return err

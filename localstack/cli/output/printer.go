@@ -6,12 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/mattn/go-isatty"
 	"golang.org/x/term"
 )
 
@@ -20,21 +19,20 @@ type Printer struct {
 	JSON     bool // print the API's JSON
 	Terminal bool // out is a terminal
 	out      io.Writer
-	color    bool
+	screen   *Screen // out, if it is a terminal
 	width    int
 }
 
-// New returns a Printer that writes to out, JSON if asJSON. If out is a terminal,
+// New returns a Printer that writes to out, JSON if asJSON. If out is a [Screen],
 // tables fit its width and statuses have colours, unless NO_COLOR is set.
 func New(out io.Writer, asJSON bool) *Printer {
 	p := &Printer{JSON: asJSON, out: out}
-	file, ok := out.(*os.File)
-	if !ok || !isatty.IsTerminal(file.Fd()) {
+	screen, ok := out.(*Screen)
+	if !ok {
 		return p
 	}
-	p.Terminal = true
-	p.color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	if width, _, err := term.GetSize(int(file.Fd())); err == nil { //nolint:gosec // a descriptor fits
+	p.Terminal, p.screen = true, screen
+	if width, _, err := term.GetSize(int(screen.file.Fd())); err == nil { //nolint:gosec // a descriptor fits
 		p.width = width
 	}
 	return p
@@ -43,7 +41,22 @@ func New(out io.Writer, asJSON bool) *Printer {
 // Printf prints formatted text.
 func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
 
-// Raw prints bytes unchanged.
+// Erase removes the last lines of a terminal, to draw them anew.
+func (p *Printer) Erase(lines int) {
+	if p.screen != nil && lines > 0 {
+		p.screen.control(fmt.Sprintf("\x1b[%dA\x1b[J", lines))
+	}
+}
+
+// Replace replaces the line that a terminal's cursor is on.
+func (p *Printer) Replace(text string) {
+	if p.screen != nil {
+		p.screen.control("\r\x1b[K")
+	}
+	p.Printf("%s", text)
+}
+
+// Raw prints bytes, unchanged unless out is a terminal.
 func (p *Printer) Raw(data []byte) error {
 	_, err := p.out.Write(data)
 	return err
@@ -78,7 +91,16 @@ func (p *Printer) Line(v any) error {
 // a terminal the last one is cut to its width, and statuses have colours.
 func (p *Printer) Table(titles []string, rows [][]string) error {
 	widths := make([]int, len(titles))
-	all := append([][]string{titles}, rows...)
+	all := [][]string{titles}
+	for _, row := range rows {
+		row = slices.Clone(row)
+		for i := range row {
+			if p.Terminal { // before it is measured
+				row[i] = shown(row[i], false)
+			}
+		}
+		all = append(all, row)
+	}
 	for _, row := range all {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
@@ -120,8 +142,8 @@ var colors = map[string]string{
 // Colored returns a status in its colour if out is a terminal, and any other text
 // unchanged.
 func (p *Printer) Colored(text string) string {
-	if code := colors[text]; p.color && code != "" {
-		return "\x1b[" + code + "m" + text + "\x1b[0m"
+	if code := colors[text]; p.screen != nil && p.screen.color && code != "" {
+		return "\x1b[" + code + "m" + text + endOfStyle
 	}
 	return text
 }

@@ -18,7 +18,8 @@ func TestTableOfAProgramAndOfATerminal(t *testing.T) {
 	assert.Equal(t, "RUN     STATUS   WHY\ngrößer  FAILED   no price for\na       RUNNING  \n", b.String())
 
 	b.Reset()
-	terminal := &Printer{Terminal: true, color: true, width: 27, out: &b}
+	screen := &Screen{to: &b, color: true}
+	terminal := &Printer{Terminal: true, screen: screen, width: 27, out: screen}
 	require.NoError(t, terminal.Table([]string{"RUN", "STATUS", "WHY"}, rows))
 	assert.Equal(t, "RUN     STATUS   WHY\ngrößer  \x1b[31mFAILED\x1b[0m   no price …\na       \x1b[34mRUNNING\x1b[0m  \n", b.String())
 }

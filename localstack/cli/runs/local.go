@@ -13,6 +13,7 @@ import (
 
 	"millrace/localstack/cli/command"
 	"millrace/localstack/cli/flows"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/python"
 )
 
@@ -47,7 +48,7 @@ func (o *starting) local(c *cobra.Command, name string) (err error) {
 		args = append(args, "--param", text)
 	}
 	cmd := library.Command(c.Context(), args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.InOrStdin(), output.Direct(c.OutOrStdout()), output.Direct(c.ErrOrStderr())
 	// Killed, Python could not stop the processes of its tasks.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopPatience

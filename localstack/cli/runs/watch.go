@@ -89,9 +89,7 @@ func line(t client.TaskRun) string {
 // draw draws a line for each task over the previous lines; the line of a mapped task
 // has the number of its instances by status.
 func (p *progress) draw(run client.Run) {
-	if p.lines > 0 {
-		p.out.Printf("\x1b[%dA\x1b[J", p.lines)
-	}
+	p.out.Erase(p.lines)
 	p.lines = 0
 	for _, row := range summaries(run) {
 		p.out.Printf("%-24s %s %s\n", row.name, p.out.Colored(row.status), row.detail)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/localstack/cli/command"
+	"millrace/localstack/cli/output"
 	"millrace/localstack/demo"
 )
 
@@ -22,7 +23,7 @@ func demoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.Binary, o.Out, o.Live = binary, c.OutOrStdout(), isatty.IsTerminal(os.Stdout.Fd())
+			o.Binary, o.Out, o.Live = binary, output.Direct(c.OutOrStdout()), isatty.IsTerminal(os.Stdout.Fd())
 			if err := demo.Run(c.Context(), o); err != nil {
 				return fmt.Errorf("demo: %w", err)
 			}
