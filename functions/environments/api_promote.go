@@ -71,6 +71,17 @@ type PromotedDeployment struct {
 	FromVersion      *string `json:"from_version" doc:"null for a new deployment"`
 	ToVersion        string  `json:"to_version"`
 	Action           string  `json:"action" enum:"added,changed"`
+	// Schedule is a copy of that of the source's deployment.
+	Schedule *PromotedSchedule `json:"schedule" doc:"That a new deployment gets from the source's: it starts runs as soon as the deployment exists if it is enabled. null: none; a deployment that is there already keeps its own"`
+}
+
+// PromotedSchedule is the schedule of a new deployment.
+type PromotedSchedule struct {
+	ScheduleID     string `json:"schedule_id"`
+	CronExpression string `json:"cron_expression"`
+	Timezone       string `json:"timezone"`
+	Enabled        bool   `json:"enabled"`
+	NextRunEpoch   *int64 `json:"next_run_epoch" doc:"Unix seconds; null while it is not enabled"`
 }
 
 // PromotedVariable is a variable of the target that a promotion makes or changes.

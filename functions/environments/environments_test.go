@@ -14,6 +14,7 @@ import (
 	"millrace/functions/deployments"
 	"millrace/functions/environments"
 	"millrace/functions/runs"
+	"millrace/functions/schedules"
 	"millrace/functions/secrets"
 	"millrace/localstack/proof/localtest"
 	"millrace/shared/platform/table"
@@ -49,7 +50,7 @@ type world struct {
 
 func open(t *testing.T, o localtest.Options) *world {
 	t.Helper()
-	w := &world{Env: localtest.Open(t, o, environments.Spec, deployments.Spec, secrets.Spec, runs.Spec)}
+	w := &world{Env: localtest.Open(t, o, environments.Spec, deployments.Spec, secrets.Spec, runs.Spec, schedules.Spec)}
 	w.store = registrytest.Store(w.Deps.Table, w.Deps.Blob, w.Clock)
 	w.register(t, "etl", "1")
 	w.register(t, "etl", "2")

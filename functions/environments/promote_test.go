@@ -67,8 +67,8 @@ func TestDiff(t *testing.T) {
 // promoted is all that the promotion of everything from staging to production does.
 const promoted = `"source": "staging", "target": "production",
 	"deployments": [
-		{"deployment_name": "etl-production", "source_deployment": "etl-staging", "flow_name": "etl", "from_version": "1", "to_version": "2", "action": "changed"},
-		{"deployment_name": "load-production", "source_deployment": "load-staging", "flow_name": "load", "from_version": null, "to_version": "7", "action": "added"}
+		{"deployment_name": "etl-production", "source_deployment": "etl-staging", "flow_name": "etl", "from_version": "1", "to_version": "2", "action": "changed", "schedule": null},
+		{"deployment_name": "load-production", "source_deployment": "load-staging", "flow_name": "load", "from_version": null, "to_version": "7", "action": "added", "schedule": null}
 	],
 	"variables": [
 		{"key": "NEW", "from": null, "to": {"value": "n", "enabled": true}, "action": "added"},
@@ -100,6 +100,51 @@ func TestPromote(t *testing.T) {
 	w.do(t, "DELETE", "/environments/production", nil).Require(t, 409)
 }
 
+// TestPromotedSchedules: a new deployment gets the schedule of the source's, enabled,
+// even if that was disabled, and the answer says so. Others keep their own.
+func TestPromotedSchedules(t *testing.T) {
+	t.Parallel()
+	w := furnished(t, localtest.Options{})
+	for name, cron := range map[string]string{"load-staging": "30 6 * * *", "etl-staging": "0 1 * * *", "etl-production": "0 2 * * *"} {
+		w.do(t, "PUT", "/deployments/"+name+"/settings", object{"schedule": cron, "timezone": "Europe/Berlin"}).Require(t, 200)
+	}
+	w.do(t, "PATCH", "/schedules/deployment.load-staging", object{"enabled": false}).Require(t, 200)
+	body := object{"source": "staging", "target": "production", "dry_run": true}
+	planned := w.do(t, "POST", "/environments/promote", body).Require(t, 201)
+	w.do(t, "GET", "/deployments/load-production", nil).Require(t, 404)
+	w.do(t, "GET", "/schedules/deployment.load-production", nil).Require(t, 404)
+	delete(body, "dry_run")
+	done := w.do(t, "POST", "/environments/promote", body).Require(t, 201)
+
+	made := w.do(t, "GET", "/schedules/deployment.load-production", nil).Require(t, 200)
+	assert.Equal(t, true, made.Get(t, "enabled"))
+	for _, answer := range []*localtest.Response{planned, done} {
+		assert.Equal(t, "changed", answer.Get(t, "deployments", 0, "action"))
+		assert.Nil(t, answer.Get(t, "deployments", 0, "schedule"), "it keeps its own")
+		assert.Equal(t, object{
+			"schedule_id": "deployment.load-production", "cron_expression": "30 6 * * *", "timezone": "Europe/Berlin",
+			"enabled": true, "next_run_epoch": made.Get(t, "next_run_epoch"),
+		}, answer.Get(t, "deployments", 1, "schedule"))
+	}
+	kept := w.do(t, "GET", "/schedules/deployment.etl-production", nil).Require(t, 200)
+	assert.Equal(t, "0 2 * * *", kept.Get(t, "cron_expression"))
+}
+
+// TestDryRunOfPromotionFindsWhatItWouldFailAt: the runs of the version would be refused.
+func TestDryRunOfPromotionFindsWhatItWouldFailAt(t *testing.T) {
+	t.Parallel()
+	w := furnished(t, localtest.Options{})
+	registrytest.Register(t, w.store, w.A.OrgID, "load", "8", `{"parameters": {"type": "object", "required": ["day"]},
+		"tasks": [{"name": "t", "type": "transform", "config": {"expression": "1"}}]}`, "")
+	w.deploy(t, "load-staging", "load", "8", "staging")
+	w.deploy(t, "load-production", "load", "7", "production")
+	w.do(t, "PUT", "/deployments/load-production/settings", object{"schedule": "@daily"}).Require(t, 200)
+	for _, dry := range []bool{true, false} {
+		refused := w.do(t, "POST", "/environments/promote", object{"source": "staging", "target": "production", "dry_run": dry, "variables": []string{}}).Require(t, 422)
+		assert.Contains(t, refused.String(t, "detail", 0, "msg"), "the runs of the deployment's schedule would be refused")
+	}
+}
+
 func TestPromoteWhatWasChosen(t *testing.T) {
 	t.Parallel()
 	w := furnished(t, localtest.Options{})
@@ -124,13 +169,14 @@ func TestPromoteWhatWasChosen(t *testing.T) {
 	assert.Equal(t, map[string]string{"SAME": "1", "OTHER": "p", "ONLY": "p", "OFF": "x"}, w.state(t, "production"))
 	one := promote(object{"deployments": []string{"etl-staging"}, "variables": []string{"NEW"}}).Require(t, 201)
 	assert.Len(t, one.Get(t, "deployments"), 1)
-	assert.Equal(t, map[string]string{"SAME": "1", "OTHER": "p", "ONLY": "p", "OFF": "x", "NEW": "n"}, w.state(t, "production"))
+	before := w.state(t, "production")
+	assert.Equal(t, map[string]string{"SAME": "1", "OTHER": "p", "ONLY": "p", "OFF": "x", "NEW": "n"}, before)
 
 	w.deploy(t, "load-production", "etl", "1", "default")
 	promote(object{"deployments": []string{"load-staging"}, "dry_run": true}).Require(t, 409)
 	taken := promote(object{"deployments": []string{"load-staging"}}).Require(t, 409)
 	assert.Contains(t, taken.String(t, "detail"), "'load-production'")
-	assert.Len(t, w.state(t, "production"), 5)
+	assert.Equal(t, before, w.state(t, "production"), "it is refused before a variable is changed")
 }
 
 func TestProtectedEnvironments(t *testing.T) {

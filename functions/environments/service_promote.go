@@ -10,6 +10,7 @@ import (
 	"millrace/shared/kit/record"
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/registry"
+	"millrace/shared/run/schedule"
 )
 
 // promote gives the target what the source has. Errors: errs.Unprocessable for what
@@ -48,10 +49,12 @@ func (s *service) promote(ctx context.Context, in *promoteIn) (EnvironmentPromot
 		return out, err
 	}
 	out.Variables, out.Deployments = variables, deployments
-	if body.DryRun {
-		return out, nil
+	if !body.DryRun {
+		if err := s.applyVariables(ctx, &out); err != nil {
+			return out, err
+		}
 	}
-	return out, s.apply(ctx, &out, from)
+	return out, s.deploy(ctx, &out, from)
 }
 
 // mayPromote reports whether a caller may promote into a protected environment. An
@@ -117,14 +120,14 @@ func planDeployments(from, to contents, body *EnvironmentPromoteRequest) ([]Prom
 		for _, d := range to.flows[flow] {
 			if d.FlowVersion != version {
 				was := d.FlowVersion
-				out = append(out, PromotedDeployment{d.Name, sources[0].Name, flow, &was, version, "changed"})
+				out = append(out, PromotedDeployment{d.Name, sources[0].Name, flow, &was, version, "changed", nil})
 			}
 		}
 		if len(to.flows[flow]) > 0 {
 			continue
 		}
 		for _, d := range sources {
-			out = append(out, PromotedDeployment{promotedName(d.Name, body.Source, body.Target), d.Name, flow, nil, version, "added"})
+			out = append(out, PromotedDeployment{promotedName(d.Name, body.Source, body.Target), d.Name, flow, nil, version, "added", nil})
 		}
 	}
 	if body.Deployments != nil {
@@ -167,21 +170,29 @@ func (s *service) freeNames(ctx context.Context, planned []PromotedDeployment) e
 	return nil
 }
 
-// apply does what was planned: the variables at once, because new versions may need
-// them, then each deployment.
-func (s *service) apply(ctx context.Context, plan *EnvironmentPromoteResponse, from contents) error {
-	if len(plan.Variables) > 0 {
-		_, err := s.store.ChangeVariables(ctx, plan.Target, "promote", map[string]any{"source": plan.Source}, func(now map[string]registry.Variable) error {
-			for _, p := range plan.Variables {
-				now[p.Key] = registry.Variable{Value: p.To.Value, Enabled: p.To.Enabled}
-			}
-			return checkCount(now)
-		})
-		if err != nil {
-			return err
-		}
+// applyVariables changes the variables, all at once: new versions may need them.
+func (s *service) applyVariables(ctx context.Context, plan *EnvironmentPromoteResponse) error {
+	if len(plan.Variables) == 0 {
+		return nil
 	}
-	for _, p := range plan.Deployments {
+	_, err := s.store.ChangeVariables(ctx, plan.Target, "promote", map[string]any{"source": plan.Source}, func(now map[string]registry.Variable) error {
+		for _, p := range plan.Variables {
+			now[p.Key] = registry.Variable{Value: p.To.Value, Enabled: p.To.Enabled}
+		}
+		return checkCount(now)
+	})
+	return err
+}
+
+// deploy changes each deployment, or checks that it can be changed if that is all that
+// was asked for, and adds the schedules of new ones to the plan.
+func (s *service) deploy(ctx context.Context, plan *EnvironmentPromoteResponse, from contents) error {
+	change := s.store.Commit
+	if plan.DryRun { //guard:environment/promote-dry-run false
+		change = s.store.Check
+	}
+	for i := range plan.Deployments {
+		p := &plan.Deployments[i]
 		next := func(now *registry.Deployment) (registry.Deployment, error) {
 			if now == nil || now.Environment != plan.Target || now.FlowName != p.FlowName { //guard:environment/promote-moved false
 				return registry.Deployment{}, errs.New(errs.Conflict, "Deployment '%s' was changed meanwhile: promote again", p.DeploymentName)
@@ -201,10 +212,21 @@ func (s *service) apply(ctx context.Context, plan *EnvironmentPromoteResponse, f
 				return d, nil
 			}
 		}
-		_, err := s.store.Commit(ctx, registry.Change{Deploy: &registry.Deploy{Name: p.DeploymentName, Action: "promote", Next: next, Chosen: true}})
+		made, err := change(ctx, registry.Change{Deploy: &registry.Deploy{Name: p.DeploymentName, Action: "promote", Next: next, Chosen: true}})
 		if err != nil {
 			return err
 		}
+		if p.Action == "added" {
+			p.Schedule = promotedSchedule(made.Schedule)
+		}
 	}
 	return nil
+}
+
+// promotedSchedule describes the schedule of a new deployment, nil for none.
+func promotedSchedule(made *schedule.Schedule) *PromotedSchedule {
+	if made == nil {
+		return nil
+	}
+	return &PromotedSchedule{made.ScheduleID, *made.CronExpression, made.Timezone, made.Enabled, made.NextRunEpoch}
 }

@@ -3,6 +3,7 @@ package environments
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -99,7 +100,7 @@ func promoteCommand(s *session.Session) *cobra.Command {
 		Use:   "promote SOURCE TARGET",
 		Short: "Give an environment the flow versions and variables of another",
 		Long: `Gives the deployments of TARGET the flow versions of those of the same flows in SOURCE, and copies variables.
-A flow that TARGET has no deployment of gets one. All of both is promoted, or only what the flags name.
+A flow that TARGET has no deployment of gets one, with the schedule of that in SOURCE, enabled. All of both is promoted, or only what the flags name.
 Secrets are not copied: millrace env diff shows which of them TARGET lacks.`,
 		Example: `  millrace env promote staging production --dry-run
   millrace env promote staging production --deployment daily-staging --var REGION`,
@@ -126,11 +127,12 @@ Secrets are not copied: millrace env diff shows which of them TARGET lacks.`,
 type promotion struct {
 	DryRun      bool `json:"dry_run"`
 	Deployments []struct {
-		Name   string `json:"deployment_name"`
-		Flow   string `json:"flow_name"`
-		From   string `json:"from_version"`
-		To     string `json:"to_version"`
-		Action string `json:"action"`
+		Name     string    `json:"deployment_name"`
+		Flow     string    `json:"flow_name"`
+		From     string    `json:"from_version"`
+		To       string    `json:"to_version"`
+		Action   string    `json:"action"`
+		Schedule *schedule `json:"schedule"`
 	} `json:"deployments"`
 	Variables []struct {
 		variable
@@ -138,10 +140,33 @@ type promotion struct {
 	} `json:"variables"`
 }
 
+// schedule is that of a new deployment.
+type schedule struct {
+	ID       string `json:"schedule_id"`
+	Cron     string `json:"cron_expression"`
+	Timezone string `json:"timezone"`
+	Enabled  bool   `json:"enabled"`
+	NextRun  *int64 `json:"next_run_epoch"`
+}
+
+func (s *schedule) describe(out *output.Printer) string {
+	text := s.Cron + " " + s.Timezone
+	switch {
+	case !s.Enabled:
+		return text + " (disabled)"
+	case s.NextRun == nil:
+		return text + " (enabled)"
+	}
+	return text + " (enabled, next run " + out.Time(time.Unix(*s.NextRun, 0)) + ")"
+}
+
 func (p promotion) print(out *output.Printer) error {
 	var rows [][]string
 	for _, d := range p.Deployments {
 		rows = append(rows, []string{d.Action, "deployment " + d.Name + " of flow " + d.Flow, d.From, d.To})
+		if d.Schedule != nil {
+			rows = append(rows, []string{d.Action, "schedule " + d.Schedule.ID, "", d.Schedule.describe(out)})
+		}
 	}
 	for _, v := range p.Variables {
 		rows = append(rows, []string{v.Action, "variable " + v.Key, v.From.String(), v.To.String()})
