@@ -80,12 +80,12 @@ func routes(api *httpapi.API, d fn.Deps) {
 		httpapi.Doc("Outputs are inlined up to 1 MB in all; larger ones, and those beyond that, are given by output_uri and read by GET /runs/{run_id}/tasks/{task_name}/output. "+
 			"A mapped task whose list was evaluated is shown by its instances alone."+byName))
 	const large = " JSON; above 1 MB 302 and a presigned URL, which is good for 15 minutes."
-	httpapi.Get(g, one+"/tasks/{task_name}/output", s.output, "Read what a task handed on", httpapi.Errors(302, 409),
+	httpapi.Get(g, one+"/tasks/{task_name}/output", s.output, "Read what a task handed on", httpapi.Errors(302, 409, 410),
 		httpapi.Doc("Answers 200 and the"+large+" Without map_index the list of a mapped task has null for an instance that did not succeed; "+
 			"one that no other task reads is put together for the answer, and is streamed whatever its size. "+
-			"404 while there is none, and for an attempt that did not succeed."+byName))
-	httpapi.Get(g, one+"/result", s.result, "Read what a run results in", httpapi.Errors(302, 409),
-		httpapi.Doc("Answers 200 and the"+large+" It is the value of the flow_spec's result; 404 where there is none."+byName))
+			"404 while there is none, and for an attempt that did not succeed; 410 if the object store has lost it."+byName))
+	httpapi.Get(g, one+"/result", s.result, "Read what a run results in", httpapi.Errors(302, 409, 410),
+		httpapi.Doc("Answers 200 and the"+large+" It is the value of the flow_spec's result; 404 where there is none, 410 if the object store has lost it."+byName))
 	httpapi.Get(g, one+"/logs", s.logsPage, "Read a page of a run's log", httpapi.ID("runs-logs"), httpapi.Errors(400, 409),
 		httpapi.Doc("From its beginning on, in order. While the run is live there is always a next_token: the page may be empty and the next one not. "+
 			"A token holds across the switch to the archive, and for the filters it was given with: a page with filters goes through 16 MB of the log at most, and may be empty."+byName))

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"millrace/shared/run/runstate"
 )
 
 // output reads the output of a run's task.
@@ -96,6 +98,30 @@ func TestLargeOutputsAreRedirected(t *testing.T) {
 	detail := w.Do(t, w.A.Key, "GET", "/runs/"+d.RunID, nil).Require(t, 200)
 	assert.NotEmpty(t, detail.String(t, "result_uri"))
 	assert.NotContains(t, string(detail.Body), `"result":`)
+}
+
+// TestLostOutputsAreGone checks that outputs of any size that the object store has
+// lost are answered alike, and not as outputs that there never were.
+func TestLostOutputsAreGone(t *testing.T) {
+	t.Parallel()
+	w := live(t)
+	text := strings.Repeat("0123456789abcdef", 1<<13) // 128 KB
+	spec := tasks(transform("large", "[1, 2, 3, 4, 5, 6, 7, 8, 9].map(i, params.text)"), transform("middle", "params.text"))
+	spec["result"] = "tasks.large.output"
+	w.flow(t, "etl", "1", spec)
+	d := w.finish(t, "etl", object{"text": text})
+	require.Equal(t, "SUCCEEDED", d.Status)
+	stored, _, err := w.Deps.Blob.List(t.Context(), runstate.Object(w.A.OrgID, d.RunID, "out/"), "", 100)
+	require.NoError(t, err)
+	require.NotEmpty(t, stored)
+	for _, o := range stored {
+		require.NoError(t, w.Deps.Blob.Delete(t.Context(), o.Key))
+	}
+	for _, path := range []string{"/tasks/middle/output", "/tasks/large/output", "/result"} {
+		assert.Contains(t, w.output(t, d.RunID, path, 410), "missing or damaged", path)
+	}
+	detail := w.Do(t, w.A.Key, "GET", "/runs/"+d.RunID, nil).Require(t, 200)
+	assert.NotEmpty(t, detail.String(t, "result_uri"), "the run is shown as it was")
 }
 
 // TestResult checks that a successful run shows the value of its flow's result,

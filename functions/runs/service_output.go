@@ -184,7 +184,8 @@ func (s *service) showResult(ctx context.Context, flow *flowspec.Flow, r *reader
 	return nil
 }
 
-// serve responds with a value, or with a redirect to it.
+// serve responds with a value, or with a redirect to it. Errors: blob.ErrNotFound,
+// blob.ErrDamaged if the object that it is stored in is lost.
 func (s *service) serve(ctx context.Context, v value) (out httpapi.Stream[json.RawMessage], err error) {
 	if v.text == "" && v.ref == "" {
 		v.text = "null"
@@ -198,6 +199,10 @@ func (s *service) serve(ctx context.Context, v value) (out httpapi.Stream[json.R
 			return httpapi.Whole(data), err
 		}
 	}
+	// The link of a lost object answers 404, as if there were no output.
+	if _, err := s.blob.Head(ctx, v.ref); err != nil { //guard:runs/lost-output false
+		return out, fmt.Errorf("find output: %w", err)
+	}
 	url, err := s.blob.PresignGet(ctx, v.ref, linkLife, "")
 	return httpapi.RedirectTo[json.RawMessage](url), err
 }
@@ -205,13 +210,11 @@ func (s *service) serve(ctx context.Context, v value) (out httpapi.Stream[json.R
 // errNotJSON means that an output written by user code is not JSON.
 var errNotJSON = errors.New("runs: not JSON")
 
-// object reads an output that is an object. Errors: errs.NotFound if it does
-// not exist.
+// object reads an output that is an object. Errors: blob.ErrNotFound,
+// blob.ErrDamaged if it is lost; errNotJSON.
 func (s *service) object(ctx context.Context, key string, size int64) (json.RawMessage, error) {
 	data, _, err := blob.GetBytes(ctx, s.blob, key, size)
 	switch {
-	case errors.Is(err, blob.ErrNotFound):
-		return nil, errs.New(errs.NotFound, "The output is no longer stored")
 	case err != nil:
 		return nil, fmt.Errorf("read output: %w", err)
 	case !utf8.Valid(data) || !json.Valid(data):

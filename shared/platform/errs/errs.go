@@ -19,7 +19,7 @@ const (
 	Forbidden       Code = "forbidden"       // 403: permission, workspace mismatch, ownership mismatch
 	NotFound        Code = "not_found"       // 404: does not exist in the workspace
 	Conflict        Code = "conflict"        // 409: conflicts with the current state
-	Gone            Code = "gone"            // 410: expired or consumed
+	Gone            Code = "gone"            // 410: expired or consumed, or lost by the object store
 	TooLarge        Code = "too_large"       // 413: body over the limit
 	Unprocessable   Code = "unprocessable"   // 422: validation failed
 	TooMany         Code = "too_many"        // 429: rate or quota
