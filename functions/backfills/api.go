@@ -27,7 +27,7 @@ type IntervalView struct {
 	LogicalAt    string  `json:"logical_at"`
 	RunID        *string `json:"run_id"`
 	Status       string  `json:"status" enum:"PENDING,DISPATCHED,SUCCEEDED,FAILED,CANCELLED" default:"PENDING" doc:"DISPATCHED until the run has ended; a run that TIMED_OUT is FAILED"`
-	Reason       *string `json:"reason" doc:"Why an interval FAILED that has no run"`
+	Reason       *string `json:"reason" doc:"Why the interval FAILED: its run's error, cut short, or why it has no run"`
 }
 
 // SchemaName is the name of the schema in the API's description.

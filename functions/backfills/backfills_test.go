@@ -194,6 +194,34 @@ func TestStepDoesNotOverwriteACancel(t *testing.T) {
 	assert.Empty(t, w.runs(id))
 }
 
+// TestFailedIntervalHasTheErrorOfItsRun: in short, and only if it failed.
+func TestFailedIntervalHasTheErrorOfItsRun(t *testing.T) {
+	t.Parallel()
+	w := open(t, localtest.Options{})
+	id := w.create(hourly(5, 5))
+	long := "The task one failed:\n" + strings.Repeat("é", 1000)
+	for i, c := range []struct {
+		status engine.Status
+		why    string
+	}{{engine.Failed, "division by zero"}, {engine.TimedOut, "The run passed its timeout_secs (5)."}, {engine.Cancelled, "stopped"}, {engine.Succeeded, ""}, {engine.Failed, long}} {
+		w.endWith(*w.get(id).Intervals[i].RunID, c.status, c.why)
+	}
+	w.events()
+	v := w.get(id)
+	require.Equal(t, "COMPLETED FFCSF", v.Status+" "+v.states())
+	for i, want := range []string{"division by zero", "The run passed its timeout_secs (5).", "", ""} {
+		if want == "" {
+			assert.Nil(t, v.Intervals[i].Reason)
+			continue
+		}
+		require.NotNil(t, v.Intervals[i].Reason)
+		assert.Equal(t, want, *v.Intervals[i].Reason)
+	}
+	short := *v.Intervals[4].Reason
+	assert.True(t, strings.HasPrefix(short, "The task one failed: éé") && strings.HasSuffix(short, "é…"), short)
+	assert.Less(t, len(short), 310)
+}
+
 // TestRefusedRunFailsItsInterval: the backfill goes on.
 func TestRefusedRunFailsItsInterval(t *testing.T) {
 	t.Parallel()

@@ -175,10 +175,16 @@ func (w *world) begin() int {
 // end ends a run, as a worker does; the event is not delivered yet.
 func (w *world) end(run string, status engine.Status) {
 	w.t.Helper()
+	w.endWith(run, status, "")
+}
+
+// endWith ends a run with an error.
+func (w *world) endWith(run string, status engine.Status, why string) {
+	w.t.Helper()
 	item, err := w.Deps.Table.Update(w.t.Context(), table.Update{
 		Key: runstate.RunKey(w.A.OrgID, run), If: table.IsStored(),
 		Do: []table.Action{
-			table.Set(runstate.RunStatus, string(status)), table.Set(runstate.RunEnded, clock.ToMillis(w.Clock.Now())),
+			table.Set(runstate.RunStatus, string(status)), table.Set(runstate.RunEnded, clock.ToMillis(w.Clock.Now())), table.Set(runstate.RunError, why),
 			table.Remove(runstate.DuePK), table.Remove(runstate.DueSK),
 		},
 	})

@@ -27,6 +27,8 @@ const (
 	mostSettled = 50
 	// advanceTime is how long one call makes steps; then a message goes on.
 	advanceTime = 8 * time.Second
+	// maxReason is about the bytes of a reason, of which an answer has up to 10,000.
+	maxReason = 300
 )
 
 // advance makes the steps of a job that can be made now. ended is a run that is
@@ -102,7 +104,7 @@ func (st *step) settle(ctx context.Context) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	items, err := st.jobs.Table.BatchGet(ctx, keys, table.Consistent, table.Only("id", runstate.RunStatus))
+	items, err := st.jobs.Table.BatchGet(ctx, keys, table.Consistent, table.Only("id", runstate.RunStatus, runstate.RunError))
 	if err != nil {
 		return fmt.Errorf("read runs of a backfill: %w", err)
 	}
@@ -115,7 +117,7 @@ func (st *step) settle(ctx context.Context) error {
 		if at < 0 || !runs[i].Status.RunEnded() {
 			continue
 		}
-		if st.finish(ctx, at, statusOf(runs[i].Status), ""); len(st.done) == mostSettled {
+		if st.finish(ctx, at, statusOf(runs[i].Status), runs[i].Error); len(st.done) == mostSettled { //guard:backfill/reason arg 3 ""
 			st.more = true
 			break
 		}
@@ -134,7 +136,7 @@ func statusOf(s engine.Status) string {
 	return failed
 }
 
-// finish ends the active interval at a place of the list.
+// finish ends the active interval at a place of the list. reason is why it failed.
 func (st *step) finish(ctx context.Context, at int, status, reason string) {
 	a := st.job.Active[at]
 	st.job.Active = slices.Delete(st.job.Active, at, at+1)
@@ -143,6 +145,9 @@ func (st *step) finish(ctx context.Context, at int, status, reason string) {
 		st.job.Completed++
 	case failed:
 		st.job.Failed++
+	}
+	if reason = runstate.Shorten(reason, maxReason); status != failed {
+		reason = "" // a cancelled run says who cancelled it
 	}
 	st.done = append(st.done, settled{Key: settledKey(ctx, st.job.BackfillID, a.Index), Status: status, Run: a.Run, Reason: reason})
 	st.change = true
@@ -184,7 +189,7 @@ func (st *step) dispatch(ctx context.Context) error {
 			st.job.Active[at].Run, st.change = run.ID, true
 			st.job.Dispatched++
 			if run.Status.RunEnded() {
-				st.finish(ctx, at, statusOf(run.Status), "")
+				st.finish(ctx, at, statusOf(run.Status), run.Error)
 			}
 		case !st.refused(ctx, at, err):
 			return nil

@@ -64,9 +64,37 @@ func read(c *cobra.Command, api *client.Client, id string) (answer json.RawMessa
 func (b *backfill) show(out *output.Printer, all bool) error {
 	out.Printf("%s\n", b.progress())
 	if rows := b.rows(out, all); len(rows) > 0 {
-		return out.Table(titles, rows)
+		if err := out.Table(titles, rows); err != nil {
+			return err
+		}
 	}
+	b.explain(out)
 	return nil
+}
+
+// mostReasons is the number of different reasons that are shown.
+const mostReasons = 5
+
+// explain prints in full why intervals have failed: the intervals of a backfill mostly
+// fail for the same reason, and a terminal has little room for it in the table.
+func (b *backfill) explain(out *output.Printer) {
+	var reasons []string
+	intervals := map[string]int{}
+	for _, one := range b.Intervals {
+		if one.Reason == nil {
+			continue
+		}
+		if intervals[*one.Reason]++; intervals[*one.Reason] == 1 {
+			reasons = append(reasons, *one.Reason)
+		}
+	}
+	for i, reason := range reasons {
+		if i == mostReasons {
+			out.Printf("and %d other reasons\n", len(reasons)-i)
+			return
+		}
+		out.Printf("%d failed: %s\n", intervals[reason], reason)
+	}
 }
 
 // watch shows the progress of a backfill until its intervals are finished. The
@@ -101,8 +129,11 @@ func watch(c *cobra.Command, s *session.Session, api *client.Client, id string) 
 		if last = line; !b.unfinished() {
 			if out.JSON {
 				err = out.Value(answer)
-			} else if out.Terminal {
-				out.Printf("\n")
+			} else {
+				if out.Terminal {
+					out.Printf("\n")
+				}
+				b.explain(out)
 			}
 			if err == nil && b.Completed < b.Total {
 				err = command.Exit(command.Failure)

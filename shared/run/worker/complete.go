@@ -100,7 +100,7 @@ func (a *attempts) record(ctx context.Context, w *attempt, result executor.Resul
 		return nil, a.suspend(ctx, w, result.Until)
 	}
 	if f := result.Failure; f != nil {
-		f.Message, f.Exception, f.Traceback = clip(f.Message), shorten(f.Exception, sandbox.MaxException), clipTraceback(f.Traceback)
+		f.Message, f.Exception, f.Traceback = clip(f.Message), runstate.Shorten(f.Exception, sandbox.MaxException), clipTraceback(f.Traceback)
 		// Attempts lost with their workers do not count as retries.
 		used := w.item.Attempt - w.item.Lost //guard:retry/lost drop operand 2
 		//guard:retry/bound off +1

@@ -120,7 +120,7 @@ func (f *failures) blame(ctx context.Context, n engine.Node) (string, error) {
 	if item.ErrorType != executor.TaskFailed {
 		why = item.ErrorType + ": " + item.Error
 	}
-	return fmt.Sprintf("%s (%s%s)", name, shorten(why, mostBlame), rest), nil
+	return fmt.Sprintf("%s (%s%s)", name, runstate.Shorten(why, mostBlame), rest), nil
 }
 
 // verdict returns the error of a run that did not succeed: how many of its
@@ -237,13 +237,4 @@ func clipTraceback(s string) string {
 		s = rest
 	}
 	return "…\n" + strings.ToValidUTF8(s, "")
-}
-
-// shorten returns a message as one line of at most most bytes.
-func shorten(s string, most int) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }
