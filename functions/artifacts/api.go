@@ -16,7 +16,7 @@ type InitiateUploadRequest struct {
 	FlowVersion string  `json:"flow_version" is:"name" example:"7"`
 	SizeBytes   int64   `json:"size_bytes" minimum:"1" maximum:"262144000" example:"48213" doc:"Of the whole zip; at most 250 MB"`
 	FileName    *string `json:"file_name,omitempty" maxLength:"255" doc:"Kept for the audit log"`
-	ContentType *string `json:"content_type,omitempty" maxLength:"128" doc:"application/zip by default"`
+	ContentType *string `json:"content_type,omitempty" pattern:"^([A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; ?[A-Za-z0-9_.-]+=[A-Za-z0-9_.+-]+)*)?$" maxLength:"128" example:"application/zip" doc:"A media type, application/zip by default. The object store keeps it as a header"`
 }
 
 // InitiateUploadResponse has the URLs to send the parts to.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -312,11 +313,19 @@ func TestInvalidInitiationIsRejected(t *testing.T) {
 			"a bad name": object{"flow_name": "a/b", "flow_version": "1", "size_bytes": 1},
 			"reserved":   object{"flow_name": "etl", "flow_version": "draft", "size_bytes": 1},
 			"text size":  object{"flow_name": "etl", "flow_version": "1", "size_bytes": "1"},
+			"two lines":  object{"flow_name": "etl", "flow_version": "1", "size_bytes": 1, "content_type": "a/b\nc: d"},
+			"no header":  object{"flow_name": "etl", "flow_version": "1", "size_bytes": 1, "content_type": "a/b\u0000"},
+			"no type":    object{"flow_name": "etl", "flow_version": "1", "size_bytes": 1, "content_type": "zip"},
 		} {
 			res := env.Do(t, env.A.Key, "POST", "/artifacts/initiate", body)
 			assert.Equal(t, 422, res.Code, "%s: %s", name, res.Body)
 		}
 	})
+	for i, media := range []string{"", "application/zip", "application/x-zip-compressed; charset=binary"} {
+		env.Do(t, env.A.Key, "POST", "/artifacts/initiate", object{
+			"flow_name": "typed", "flow_version": strconv.Itoa(i), "size_bytes": 1, "content_type": media,
+		}).Require(t, 200)
+	}
 	largest := initiate(t, env, "1", 250<<20).Require(t, 200)
 	assert.Len(t, largest.Get(t, "parts"), 32)
 }
