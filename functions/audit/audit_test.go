@@ -103,6 +103,7 @@ func TestFiltersCombine(t *testing.T) {
 		"resource_type=secret&action=create&limit=2":                                           {"secret create S3", "secret create S2"},
 		"resource_type=secret&action=delete":                                                   {"secret delete S0"},
 		"resource_type=secret&actor_email=" + env.A.Owner:                                      {"secret create S2", "secret create S0"},
+		"resource_type=secret&actor_email=" + strings.ToUpper(env.A.Owner):                     {"secret create S2", "secret create S0"},
 		"action=create&resource_type=secret&start_date=" + at(1):                               {"secret create S3", "secret create S2", "secret create S1"},
 		"resource_type=secret&start_date=" + at(1) + "&end_date=" + at(3):                      {"secret create S2", "secret create S1"},
 		"resource_type=secret&action=create&end_date=" + at(1) + "&actor_email=" + env.A.Owner: {"secret create S0"},

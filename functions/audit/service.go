@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"millrace/shared/account/audit"
@@ -39,7 +40,8 @@ func (s *service) list(ctx context.Context, in *listIn) (AuditLogListResponse, e
 		return AuditLogListResponse{}, err
 	}
 	return s.page(ctx, in, audit.Query{
-		Actor: in.ActorEmail, Action: in.Action, ResourceType: in.ResourceType, From: from, To: to, Limit: in.Limit,
+		Actor:  strings.ToLower(in.ActorEmail), // as identity stores addresses
+		Action: in.Action, ResourceType: in.ResourceType, From: from, To: to, Limit: in.Limit,
 	})
 }
 
