@@ -231,6 +231,7 @@ func TestEnvironmentOfAnEnabledScheduleIsKept(t *testing.T) {
 	w.put("nightly", object{"environment": "staging"}).Require(t, 200)
 	refused := w.Do(t, w.A.Key, "DELETE", "/environments/staging", nil).Require(t, 409)
 	assert.Contains(t, refused.String(t, "detail"), "schedule 'nightly'")
+	assert.Contains(t, refused.String(t, "detail"), "disable its schedules")
 	w.Do(t, w.A.Key, "PATCH", "/schedules/nightly", object{"environment": "production"}).Require(t, 200)
 	w.Do(t, w.A.Key, "DELETE", "/environments/staging", nil).Require(t, 200)
 	w.Do(t, w.A.Key, "PATCH", "/schedules/nightly", object{"enabled": false}).Require(t, 200)

@@ -61,7 +61,7 @@ func (s Store) DeleteEnvironment(ctx context.Context, name string) (Environment,
 			}
 			//guard:environment/runs-in-use arg 2 deps[:0]
 			if deps = append(deps, runs...); len(deps) > 0 { //guard:environment/in-use false
-				return *now, inUse("Environment", name, deps, "move or delete its deployments, and wait for its runs or cancel them")
+				return *now, inUse("Environment", name, deps, "move or delete its deployments, disable its schedules, and cancel its runs or wait for them")
 			}
 			held, err := table.Load[VariableSet](ctx, s.Table, variablesKey(org, name), table.Consistent)
 			if err != nil && !errors.Is(err, table.ErrNotFound) {
