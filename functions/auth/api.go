@@ -10,7 +10,7 @@ import (
 
 // ApiKeyCreateRequest is the body of POST /api-keys.
 type ApiKeyCreateRequest struct {
-	Name string `json:"name" minLength:"1" maxLength:"100" doc:"What the key is for"`
+	Name string `json:"name" is:"title" minLength:"1" maxLength:"100" doc:"What the key is for"`
 	// A pointer to a slice: absent, null and empty mean different things.
 	Scopes        *[]string `json:"scopes,omitempty" maxItems:"64" doc:"Permissions the key holds; omitted: flows.read and runs.read; an empty list: everything an owner may do"`
 	ExpiresInDays *int      `json:"expires_in_days,omitempty" minimum:"1" maximum:"3650" doc:"Days until the key expires; null or omitted: never"`

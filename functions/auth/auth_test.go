@@ -87,7 +87,7 @@ func TestBodiesAreChecked(t *testing.T) {
 	env := localtest.New(t, auth.Spec)
 	before := env.AuditCount(t, env.A.OrgID)
 	for _, body := range []string{
-		``, `{}`, `[]`, `null`, `{"name":1}`, `{"name":""}`, `{"name":"  "}`, `{"name":"k","more":1}`, `{"name":"k","name":"l"}`,
+		``, `{}`, `[]`, `null`, `{"name":1}`, `{"name":""}`, `{"name":"  "}`, `{"name":"a\u0000"}`, `{"name":"k","more":1}`, `{"name":"k","name":"l"}`,
 		`{"name":"` + strings.Repeat("x", 101) + `"}`, `{"name":"k","scopes":"flows.read"}`, `{"name":"k","scopes":["flows.reed"]}`,
 		`{"name":"k","scopes":["*"]}`, `{"name":"k","scopes":[""]}`, `{"name":"k","scopes":["FLOWS.READ"]}`,
 		`{"name":"k","expires_in_days":0}`, `{"name":"k","expires_in_days":-1}`, `{"name":"k","expires_in_days":3651}`,

@@ -40,10 +40,6 @@ func (s *service) list(ctx context.Context, _ *httpapi.None) (ApiKeyListResponse
 // create makes a key. Errors: errs.Unprocessable, errs.Forbidden for one that
 // could do more than the caller, errs.TooMany.
 func (s *service) create(ctx context.Context, in *createIn) (ApiKeyCreateResponse, error) {
-	trimmed := strings.TrimSpace(in.Body.Name)
-	if trimmed == "" {
-		return ApiKeyCreateResponse{}, errs.Field(errs.Body("name"), in.Body.Name, "name must not be blank")
-	}
 	scopes := defaultScopes
 	if in.Body.Scopes != nil {
 		scopes = *in.Body.Scopes
@@ -54,7 +50,7 @@ func (s *service) create(ctx context.Context, in *createIn) (ApiKeyCreateRespons
 	if err := mayGive(tenant.From(ctx), scopes); err != nil {
 		return ApiKeyCreateResponse{}, err
 	}
-	req := identity.KeyRequest{Name: trimmed, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes)))}
+	req := identity.KeyRequest{Name: strings.TrimSpace(in.Body.Name), Scopes: slices.Compact(slices.Sorted(slices.Values(scopes)))}
 	if in.Body.ExpiresInDays != nil {
 		req.ExpiresAt = s.keys.Clock.Now().AddDate(0, 0, *in.Body.ExpiresInDays)
 	}

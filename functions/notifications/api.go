@@ -10,7 +10,7 @@ import (
 // ChannelCreateRequest is the body of POST /channels.
 type ChannelCreateRequest struct {
 	ChannelType string  `json:"channel_type" enum:"chat,email,webhook,incident" example:"webhook"`
-	Name        string  `json:"name" minLength:"1" maxLength:"256" example:"On-call"`
+	Name        string  `json:"name" is:"title" minLength:"1" maxLength:"256" example:"On-call"`
 	ConfigJSON  *string `json:"config_json,omitempty" maxLength:"131072" secret:"true" example:"{\"url\": \"https://example.com/hooks/millrace\", \"secret\": \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"}" doc:"JSON. chat: {webhook_url}; email: {to: [address]}; webhook: {url, secret, headers}, of which only url is required; incident: {routing_key, url}, without url PagerDuty's"`
 }
 
@@ -27,7 +27,7 @@ type DeletedChannel struct {
 
 // AlertRuleCreateRequest is the body of POST /alert-rules.
 type AlertRuleCreateRequest struct {
-	Name       string        `json:"name" minLength:"1" maxLength:"256" example:"Failures of daily-sales"`
+	Name       string        `json:"name" is:"title" minLength:"1" maxLength:"256" example:"Failures of daily-sales"`
 	Trigger    alert.Trigger `json:"trigger" enum:"on_failure,on_success,on_sla_breach,on_retry" example:"on_failure"`
 	FlowName   *string       `json:"flow_name,omitempty" is:"name" example:"daily-sales" doc:"null: every flow"`
 	ChannelIDs []string      `json:"channel_ids,omitempty" nullable:"true" maxItems:"50" doc:"null or empty: every channel that is enabled when something happens"`

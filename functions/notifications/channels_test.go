@@ -187,6 +187,8 @@ func TestWrongConfigurationIsRefusedAtItsField(t *testing.T) {
 		{"channel_type": "chat", "name": "c", "config_json": object{"webhook_url": hookURL}},
 		{"channel_type": "pager", "name": "c", "config_json": "{}"},
 		{"channel_type": "chat", "name": "", "config_json": configs["chat"][0]},
+		{"channel_type": "chat", "name": " ", "config_json": configs["chat"][0]},
+		{"channel_type": "chat", "name": "a\nb", "config_json": configs["chat"][0]},
 		{"channel_type": "chat", "config_json": configs["chat"][0]},
 		{"channel_type": "chat", "name": "c", "config_json": configs["chat"][0], "enabled": false},
 	} {

@@ -83,6 +83,8 @@ func TestWrongRuleIsRefused(t *testing.T) {
 	}{
 		{object{"name": ""}, []any{"name"}},
 		{object{"name": nil}, []any{"name"}},
+		{object{"name": " "}, []any{"name"}},
+		{object{"name": "a\r\nb"}, []any{"name"}},
 		{object{"name": strings.Repeat("x", 257)}, []any{"name"}},
 		{object{"trigger": "on_fire"}, []any{"trigger"}},
 		{object{"trigger": nil}, []any{"trigger"}},

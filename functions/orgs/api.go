@@ -8,7 +8,7 @@ import (
 
 // OrgCreateRequest is the body of POST /orgs.
 type OrgCreateRequest struct {
-	Name string `json:"name" minLength:"1" maxLength:"100" example:"Acme Analytics" doc:"Display name; need not be unique"`
+	Name string `json:"name" is:"title" minLength:"1" maxLength:"100" example:"Acme Analytics" doc:"Display name; need not be unique"`
 }
 
 // OrgResponse is a workspace as the caller sees it.

@@ -98,7 +98,7 @@ func TestInvalidBodiesAreRejected(t *testing.T) {
 	t.Parallel()
 	env := localtest.New(t, orgs.Spec)
 	for _, body := range []string{
-		``, `{}`, `{"name":""}`, `{"name":" \t"}`, `{"name":7}`, `{"name":"x","role":"owner"}`, `{"name":"` + strings.Repeat("x", 101) + `"}`,
+		``, `{}`, `{"name":""}`, `{"name":"  "}`, `{"name":"a\nb"}`, `{"name":"a\u001b[31m"}`, `{"name":7}`, `{"name":"x","role":"owner"}`, `{"name":"` + strings.Repeat("x", 101) + `"}`,
 	} {
 		env.Do(t, env.A.Key, "POST", "/orgs", body).Require(t, 422)
 	}

@@ -8,7 +8,6 @@ import (
 	"millrace/shared/account/quota"
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/clock"
-	"millrace/shared/platform/errs"
 	"millrace/shared/platform/table"
 	"millrace/shared/web/httpapi"
 )
@@ -51,16 +50,12 @@ func (s *service) list(ctx context.Context, _ *httpapi.None) (out httpapi.Items[
 // create creates a workspace owned by the caller. Errors: errs.Unprocessable,
 // errs.TooMany.
 func (s *service) create(ctx context.Context, in *createIn) (OrgResponse, error) {
-	trimmed := strings.TrimSpace(in.Body.Name)
-	if trimmed == "" {
-		return OrgResponse{}, errs.Field(errs.Body("name"), in.Body.Name, "name must not be blank")
-	}
 	p := tenant.From(ctx)
 	count := func(ctx context.Context) (int64, error) { return identity.CountWorkspaces(ctx, s.table, p.Email) }
 	if err := s.quota.Take(ctx, quota.Workspaces, p.Email, 1, count); err != nil {
 		return OrgResponse{}, err
 	}
-	w, err := identity.CreateWorkspace(ctx, s.table, s.clock.Now(), trimmed, p.Email)
+	w, err := identity.CreateWorkspace(ctx, s.table, s.clock.Now(), strings.TrimSpace(in.Body.Name), p.Email)
 	if err != nil {
 		return OrgResponse{}, err
 	}

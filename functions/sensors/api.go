@@ -10,7 +10,7 @@ import (
 
 // SensorCreateRequest is the body of POST /sensors.
 type SensorCreateRequest struct {
-	Name           string                     `json:"name" minLength:"1" maxLength:"256" example:"orders arrived"`
+	Name           string                     `json:"name" is:"title" minLength:"1" maxLength:"256" example:"orders arrived"`
 	SensorType     string                     `json:"sensor_type" enum:"webhook,polling,objstore" example:"objstore"`
 	FlowName       string                     `json:"flow_name" is:"name" example:"daily-sales" doc:"Runs are of its latest registered version then; it need not be registered yet"`
 	FlowParamsJSON map[string]json.RawMessage `json:"flow_params_json,omitempty" doc:"Default parameters of the runs"`

@@ -149,6 +149,8 @@ func TestInvalidSensors(t *testing.T) {
 	}{
 		"unknown type":             {"carrier-pigeon", object{}, nil, "sensor_type"},
 		"no name":                  {"webhook", nil, object{"name": ""}, "name"},
+		"blank name":               {"webhook", nil, object{"name": " "}, "name"},
+		"name of two lines":        {"webhook", nil, object{"name": "a\nb"}, "name"},
 		"invalid flow":             {"webhook", nil, object{"flow_name": "a/b"}, "flow_name"},
 		"extra field":              {"webhook", nil, object{"enabled": false}, "enabled"},
 		"reserved parameter":       {"webhook", nil, object{"flow_params_json": object{"__svc_x": 1}}, "flow_params_json.__svc_x"},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -29,8 +30,20 @@ func (c *checker) constraints(s *shape, v string, input any) {
 	if len(k.Enum) > 0 && !slices.Contains(k.Enum, any(v)) {
 		c.add("enum", "Input should be "+oneOf(k.Enum), input)
 	}
-	if k.Format != "" && s.text == nil {
+	switch {
+	case k.Format == titleFormat:
+		c.title(v, input)
+	case k.Format != "" && s.text == nil:
 		c.format(k, v, input)
+	}
+}
+
+// title checks a title, of which MinLength says whether it may be empty.
+func (c *checker) title(v string, input any) {
+	if strings.ContainsFunc(v, unicode.IsControl) {
+		c.add("string_unicode", "Input should be one line without control characters", input)
+	} else if v != "" && strings.TrimSpace(v) == "" {
+		c.add("value_error", "Input should not be blank", input)
 	}
 }
 

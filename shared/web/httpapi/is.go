@@ -15,14 +15,19 @@ import (
 //
 //	FlowName string `path:"flow_name" is:"name"`
 //
-// An empty text counts as absent where the tag says so.
+// An empty text counts as absent where the tag says so. A title is what a person
+// calls a thing: any characters on one line, not only white space.
 var texts = map[string]struct {
 	pattern   string
 	maxLength int
+	format    string // instead of a pattern and a length
 }{
-	"name":          {registry.NamePattern, registry.MaxName},
-	"name or empty": {orEmpty(registry.NamePattern), registry.MaxName},
+	"name":          {registry.NamePattern, registry.MaxName, ""},
+	"name or empty": {orEmpty(registry.NamePattern), registry.MaxName, ""},
+	titleFormat:     {"", 0, titleFormat},
 }
+
+const titleFormat = "title"
 
 // orEmpty extends a pattern for a whole text to allow the empty text.
 func orEmpty(pattern string) string {
@@ -40,6 +45,10 @@ func constrain(f reflect.StructField, s *huma.Schema) {
 	text, known := texts[tag]
 	if !known || s == nil || s.Type != huma.TypeString {
 		panic(fmt.Sprintf("httpapi: field %s cannot be %q", f.Name, tag))
+	}
+	if text.format != "" {
+		s.Format = text.format
+		return
 	}
 	s.Pattern, s.MaxLength = text.pattern, &text.maxLength
 }

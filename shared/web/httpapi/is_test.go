@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http/httptest"
 	"net/url"
@@ -56,6 +58,48 @@ func TestNamesOfBodiesAndParameters(t *testing.T) {
 				assert.Equal(t, 422, w.Code, "%s %q", place, name)
 			}
 		}
+	}
+}
+
+type titledIn struct {
+	Body struct {
+		Name string `json:"name" is:"title" minLength:"1" maxLength:"5"`
+	}
+}
+
+func TestTitles(t *testing.T) {
+	t.Parallel()
+	a := httpapi.New(httpapi.Config{Authenticator: known, Log: slog.New(slog.DiscardHandler)})
+	g := httpapi.Group{API: a, Function: "test", Writes: tenant.Needs(tenant.FlowsWrite)}
+	httpapi.Post(g, "/titled", func(context.Context, *titledIn) (httpapi.None, error) { return httpapi.None{}, nil }, "Title", httpapi.ID("titled"))
+	for title, msg := range map[string]string{
+		"a": "", "a b": "", " a": "", "ä 😀": "", "#*/%": "", "…": "",
+		"":             "String should have at least 1 character",
+		"123456":       "String should have at most 5 characters",
+		" ":            "Input should not be blank",
+		"\u00a0\u3000": "Input should not be blank",
+		"a\nb":         "Input should be one line without control characters",
+		"\t":           "Input should be one line without control characters",
+		"\x00":         "Input should be one line without control characters",
+		"\x1b[1m":      "Input should be one line without control characters",
+		"a\u0085":      "Input should be one line without control characters",
+	} {
+		body, err := json.Marshal(map[string]string{"name": title})
+		require.NoError(t, err)
+		r := httptest.NewRequest("POST", "/titled", bytes.NewReader(body))
+		r.Header.Set("Authorization", "Bearer owner")
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, r)
+		if msg == "" {
+			assert.Less(t, w.Code, 300, "%q: %s", title, w.Body)
+			continue
+		}
+		assert.Equal(t, 422, w.Code, "%q", title)
+		var res struct{ Detail []struct{ Msg string } }
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &res))
+		require.Len(t, res.Detail, 1, "%q: %s", title, w.Body)
+		assert.Equal(t, msg, res.Detail[0].Msg, "%q", title)
 	}
 }
 
