@@ -79,8 +79,8 @@ func (a *API) param(in, name string, f reflect.StructField, path []int) param {
 }
 
 // readParams sets the parameters of an input and returns what is wrong with
-// them. An empty parameter counts as absent; of several with one name the first
-// counts.
+// them. An empty parameter counts as absent. A query that has one several times
+// is rejected: no operation would take more than one of the values.
 func readParams(in any, params []param, anyQuery bool, r *http.Request) []errs.Detail {
 	c := checker{}
 	query, _ := url.ParseQuery(r.URL.RawQuery) // checked before
@@ -98,6 +98,8 @@ func readParams(in any, params []param, anyQuery bool, r *http.Request) []errs.D
 		}
 		c.loc = []any{p.in, p.name}
 		switch {
+		case p.in == "query" && len(query[p.name]) > 1:
+			c.add("value_error", "Input should be given once", nil)
 		case text != "":
 			c.param(p.shape, text, target.FieldByIndex(p.path))
 		case p.required:
