@@ -40,6 +40,10 @@ const (
 	grace        = time.Second      // from a task's time-out to the kill
 	startTimeout = 20 * time.Second // a slower cold start has failed
 	uploadTime   = 10 * time.Minute // for sending an output after the task's own time
+
+	// storePatience is how long a request to the object store is repeated: longer
+	// than it is busy, and short beside what a task takes that a full disk keeps.
+	storePatience = time.Minute
 )
 
 // Config configures a Pool.
@@ -60,6 +64,7 @@ type Config struct {
 	only      string        // the only mode to try; for tests
 	importing time.Duration // timeout of a module; sandbox.ImportTimeout except in tests
 	fetching  time.Duration // timeout of inputs; uploadTime except in tests
+	patience  time.Duration // for which a request to the object store is repeated; storePatience except in tests
 }
 
 var defaultMemory = map[string]int64{
@@ -107,6 +112,9 @@ func (c *Config) complete() error {
 	}
 	if c.fetching == 0 {
 		c.fetching = uploadTime
+	}
+	if c.patience == 0 {
+		c.patience = storePatience
 	}
 	if c.Clock == nil {
 		c.Clock = clock.System{}

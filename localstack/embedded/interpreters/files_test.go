@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"millrace/localstack/embedded/interpreters"
 	"millrace/shared/run/sandbox"
 )
 
@@ -138,4 +140,39 @@ func TestFiles(t *testing.T) {
 	result, _ := r.run(t, none)
 	require.NotNil(t, result.Failure)
 	assert.Equal(t, "the file 'a' could not be saved: there is no place for files here", result.Failure.Message)
+}
+
+// TestBusyStoreIsAskedAgain: for a while, and not if it has refused a file for good.
+func TestBusyStoreIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *interpreters.Config) { interpreters.SetPatience(c, 2*time.Second) })
+	call := func(busy ...int) (sandbox.Result, int) {
+		r.mu.Lock()
+		r.busy = busy
+		r.mu.Unlock()
+		req := r.request(t, filesSource, "quiet")
+		req.Files = &shelf{url: r.url}
+		result, _ := r.run(t, req)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		left := len(r.busy)
+		r.busy = nil
+		return result, left
+	}
+	result, left := call(503, 429, 507)
+	require.Nil(t, result.Failure)
+	assert.JSONEq(t, `"a"`, string(result.Output))
+	assert.Zero(t, left)
+	assert.Equal(t, "x", string(r.blobs["/shelf/1"]))
+
+	for status, most := range map[int]int{503: 90, 403: 99} {
+		all := make([]int, 100)
+		for i := range all {
+			all[i] = status
+		}
+		result, left := call(all...)
+		require.NotNil(t, result.Failure)
+		assert.Equal(t, fmt.Sprintf("the file 'a' could not be saved: status %d", status), result.Failure.Message)
+		assert.GreaterOrEqual(t, left, most, "asked too often")
+	}
 }

@@ -37,6 +37,7 @@ type rig struct {
 	gets  atomic.Int64
 	mu    sync.Mutex
 	blobs map[string][]byte // by path
+	busy  []int             // statuses of the next answers to a PUT
 }
 
 func newRig(t testing.TB, change ...func(*interpreters.Config)) *rig {
@@ -62,6 +63,12 @@ func newRig(t testing.TB, change ...func(*interpreters.Config)) *rig {
 func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.busy) > 0 && req.Method == http.MethodPut {
+		_, _ = io.Copy(io.Discard, req.Body)
+		w.WriteHeader(r.busy[0])
+		r.busy = r.busy[1:]
+		return
+	}
 	switch req.Method {
 	case http.MethodPut:
 		r.blobs[req.URL.Path], _ = io.ReadAll(req.Body)

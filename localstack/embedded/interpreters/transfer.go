@@ -32,10 +32,6 @@ type transfer struct {
 	stored    int64 // bytes of the stored output
 }
 
-// attempts is the maximum number of attempts of a request to the object store
-// that fails with a transient error.
-const attempts = 3
-
 // bounded returns a context that ends when the child has ended, or after a
 // time-out.
 func (t *transfer) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -126,14 +122,22 @@ func (t *transfer) put(ctx context.Context, link sandbox.Link, from io.Reader, s
 	return resp.Body.Close()
 }
 
-// request makes a request to the object store, again if its failure may pass.
-// Errors name no link: it is a credential.
+// Delays of the repetitions of a request to the object store.
+const (
+	firstDelay   = 200 * time.Millisecond
+	longestDelay = 5 * time.Second
+)
+
+// request makes a request to the object store. It is repeated until the pool's
+// patience is used up if its failure may pass: the store is busy, or its disk is
+// full. Errors name no link: it is a credential.
 func (p *Pool) request(ctx context.Context, method string, sign sandbox.Link, body io.ReaderAt, size int64, contentType string) (*http.Response, error) {
 	link, err := sign(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for attempt := 1; ; attempt++ {
+	delay, left := firstDelay, p.config.patience
+	for {
 		req, err := http.NewRequestWithContext(ctx, method, link, nil)
 		if err != nil {
 			return nil, errors.New("the link is malformed")
@@ -149,7 +153,7 @@ func (p *Pool) request(ctx context.Context, method string, sign sandbox.Link, bo
 		case err == nil:
 			err = fmt.Errorf("status %d", resp.StatusCode)
 			_ = resp.Body.Close()
-			if resp.StatusCode < http.StatusInternalServerError {
+			if !passes(resp.StatusCode) {
 				return nil, err
 			}
 		default:
@@ -157,9 +161,16 @@ func (p *Pool) request(ctx context.Context, method string, sign sandbox.Link, bo
 				err = failure.Err
 			}
 		}
-		if attempt == attempts || ctx.Err() != nil {
+		if delay > left || ctx.Err() != nil { //guard:sandbox/busy-store true
 			return nil, err
 		}
-		_ = clock.Sleep(ctx, 200*time.Millisecond<<attempt) // the next attempt returns the error of ctx
+		_ = clock.Sleep(ctx, delay) // the next attempt returns the error of ctx
+		left -= delay
+		delay = min(2*delay, longestDelay)
 	}
+}
+
+// passes reports whether a request that was answered with a status may succeed later.
+func passes(status int) bool {
+	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }

@@ -14,7 +14,7 @@ from millrace import _values
 from millrace.errors import ArtifactSerializationError
 
 from .core import DEFAULT_TIMEOUT_SECS, IMPORT_TIMEOUT_SECS
-from .links import FileError, Links, TransferError, read
+from .links import BusyError, FileError, Links, TransferError, read
 from .local import HEAD, MAX_FILE
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from runner.init import init; init(); from runner.local import main; main()"
@@ -162,12 +162,18 @@ class Child:
     def _save(self, links, size, wait):
         """Store the file whose bytes follow in the pipe."""
         chunks = self._chunks(size, wait)
+        until = 0
         try:
             kind, body = b"K", links.save(chunks, size).encode()
         except FileError as error:
             kind, body = b"N", str(error).encode()
+        except BusyError as error:  # the child has the file; there may be no room for another copy
+            kind, body, until = b"A", b"", time.monotonic() + error.seconds
         for _ in chunks:  # read the bytes that were not stored
             pass
+        while (left := until - time.monotonic()) > 0:
+            wait(0)
+            time.sleep(min(left, 0.25))
         self._send_bytes(kind, body)
 
     def _chunks(self, size, wait):

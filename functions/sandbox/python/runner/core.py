@@ -265,32 +265,34 @@ def _decoded(data):
 def _load(given):
     if "url" not in given:
         return given.get("value")
-    import http.client
     import urllib.request
 
-    for attempt in range(3):
-        try:
-            with urllib.request.urlopen(given["url"], timeout=60) as answer:
-                data = answer.read()
-            break
-        except (OSError, http.client.HTTPException) as error:
-            if attempt == 2 or getattr(error, "code", 500) < 500:
-                # The URL is a credential: it never appears in a message.
-                raise TransferError(f"an input could not be fetched: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()) from None
-            time.sleep(0.2 * 2**attempt)
-    return _decoded(data)
+    def get():
+        with urllib.request.urlopen(given["url"], timeout=60) as answer:
+            return answer.read()
+
+    return _decoded(_transfer(get, "an input could not be fetched"))
 
 
 def _put(url, data):
-    import http.client
     import urllib.request
 
-    for attempt in range(3):
-        try:
-            request = urllib.request.Request(url, data=data, method="PUT", headers={"Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=300):
-                return
-        except (OSError, http.client.HTTPException) as error:
-            if attempt == 2 or getattr(error, "code", 500) < 500:
-                raise TransferError(f"the output could not be stored: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()) from None
-            time.sleep(0.2 * 2**attempt)
+    def put():
+        request = urllib.request.Request(url, data=data, method="PUT", headers={"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=300):
+            return
+
+    _transfer(put, "the output could not be stored")
+
+
+def _transfer(request, fault):
+    """Make a request to the object store."""
+    import http.client
+
+    from .links import repeat
+
+    try:
+        return repeat(request)
+    except (OSError, http.client.HTTPException) as error:
+        # The URL is a credential: it never appears in a message.
+        raise TransferError(f"{fault}: {type(error).__name__} {getattr(error, 'code', '')}".rstrip()) from None

@@ -6,10 +6,19 @@ import urllib.error
 import urllib.request
 
 _TIMEOUT_SECS = 20  # of each step of a request to the object store
+_PATIENCE_SECS = 60  # for which a request to it is repeated
 
 
 class FileError(Exception):
     """A file cannot be saved or opened. The message is for the task's author and does not contain the URL."""
+
+
+class BusyError(Exception):
+    """A file has to be sent again after so many seconds."""
+
+    def __init__(self, seconds):
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
 class TransferError(Exception):
@@ -22,30 +31,35 @@ class Links:
     def __init__(self, ask):
         self._ask = ask
         self._saved = 0
+        self._delays = delays()  # of the file that is saved next, or again
 
     def save(self, chunks, size):
-        """Store a file of size bytes and return its reference; on a FileError chunks may be left."""
+        """Store a file of size bytes and return its reference; on a FileError or BusyError chunks may be left."""
         link = self._ask({"save_file": self._saved})
-        self._saved += 1
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         try:
             request = urllib.request.Request(link["url"], data=chunks, headers=headers, method="PUT")
             with urllib.request.urlopen(request, timeout=_TIMEOUT_SECS):
-                return link["reference"]
+                pass
         except (OSError, http.client.HTTPException) as error:
-            raise FileError(_said(error)) from None
+            said = _said(error)
+            if passing(error) and (delay := next(self._delays, None)) is not None:
+                raise BusyError(delay) from None
+            self._next()
+            raise FileError(said) from None
+        self._next()
+        return link["reference"]
+
+    def _next(self):
+        self._saved, self._delays = self._saved + 1, delays()
 
     def open(self, reference):
         """Return the response with a file, and its size."""
         link = self._ask({"open_file": reference})
-        for delay in (0.2, 0.5, 1, None):
-            try:
-                source = urllib.request.urlopen(link["url"], timeout=_TIMEOUT_SECS)
-                break
-            except (OSError, http.client.HTTPException) as error:
-                if delay is None or not passing(error):
-                    raise FileError(_said(error)) from None
-                time.sleep(delay)
+        try:
+            source = repeat(lambda: urllib.request.urlopen(link["url"], timeout=_TIMEOUT_SECS))
+        except (OSError, http.client.HTTPException) as error:
+            raise FileError(_said(error)) from None
         if source.length is None:
             source.close()
             raise FileError("the object store did not tell its size")
@@ -61,6 +75,29 @@ def read(source, most):
     if not data:
         raise TransferError("a file could not be fetched: it broke off")
     return data
+
+
+def delays():
+    """Yield how many seconds to wait before each repetition of a request, growing, until the patience is used up."""
+    delay, left = 0.2, _PATIENCE_SECS
+    while delay <= left:
+        yield delay
+        left -= delay
+        delay = min(2 * delay, 5)
+
+
+def repeat(request):
+    """Return what a request to the object store returns; repeat it as long as its failure may pass."""
+    waits = delays()
+    while True:
+        try:
+            return request()
+        except (OSError, http.client.HTTPException) as error:
+            if not passing(error) or (delay := next(waits, None)) is None:
+                raise
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
+        time.sleep(delay)
 
 
 def passing(error):

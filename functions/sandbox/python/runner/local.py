@@ -20,8 +20,9 @@ to another request.
     F  fetch     text   the name of a task whose output the task takes; its thread waits for
     I  input     bytes  the output, JSON; server to runner
     N  no input  text   why there is none; server to runner
-    P  save      bytes  a file that the task saves; its thread waits for
-    K  saved     text   the reference to it, or N; server to runner
+    P  save      bytes  a file that the task saves; its thread waits for K, A or N
+    K  saved     text   the reference to it; server to runner
+    A  again            the object store did not take it yet: send it again; server to runner
     G  open      text   the reference to a file that the task opens; its thread waits for I or N
     R  result    JSON   the answer of core.Executor.execute, or {"error"}: the runner's own trouble
 """
@@ -107,8 +108,11 @@ class Channel:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_FILE:
                 raise TaskFailedError(f"the file {name!r} has {size} bytes; at most {MAX_FILE} (1 GB) can be saved")
-            self._write_file(file, size)
-            kind, body = self.read()
+            kind = b"A"
+            while kind == b"A":
+                file.seek(0)
+                self._write_file(file, size)
+                kind, body = self.read()
         if kind != b"K":
             raise TaskFailedError(f"the file {name!r} could not be saved: " + body.decode("utf-8", "replace"))
         return body.decode()

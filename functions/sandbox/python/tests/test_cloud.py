@@ -87,6 +87,12 @@ class Store(http.server.BaseHTTPRequestHandler):
     def do_PUT(self):
         if self.server.refuses:
             self.answer(b"", 403)
+        elif self.server.full:
+            if status := self.server.full.pop(0):
+                self.body()
+                self.answer(b"", status)
+            else:  # hang up
+                self.close_connection = True
         else:
             self.server.blobs[self.path] = self.body()
             self.answer(b"")
@@ -142,16 +148,17 @@ class CloudTest(unittest.TestCase):
         os.chmod(root.name, 0o755)
         self.store = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
         self.store.blobs, self.store.events, self.store.tokens, self.store.cancel_at = {}, [], set(), None
-        self.store.missing, self.store.request, self.store.given, self.store.short, self.store.busy = 404, None, None, [], []
+        self.store.missing, self.store.request, self.store.given, self.store.short, self.store.busy, self.store.full = 404, None, None, [], [], []
         self.store.posts, self.store.refusals, self.store.following = [], {}, []
         self.store.asked, self.store.faults, self.store.refuses, self.store.claimed = [], [], False, None
         self.store.handle_error = lambda *_: None  # a client that went away in the middle
         threading.Thread(target=self.store.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(self.store.server_close)
         self.addCleanup(self.store.shutdown)
-        patch = unittest.mock.patch.object(runner.report, "_POST_EVERY_SECS", 0.2)
-        patch.start()
-        self.addCleanup(patch.stop)
+        for module, name, value in ((runner.report, "_POST_EVERY_SECS", 0.2), (runner.links, "_PATIENCE_SECS", 2)):
+            patch = unittest.mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
         self.url = f"http://127.0.0.1:{self.store.server_port}"
         self.cloud = Cloud(root.name)
         self.addCleanup(self.cloud.close)
@@ -259,6 +266,29 @@ class CloudTest(unittest.TestCase):
         self.assertEqual((failure["type"], failure["message"]), ("TaskFailedError", "the file 'big.bin' could not be saved: not now"))
         self.assertEqual(self.call("version")["output"], 1)
 
+    def test_a_file_is_sent_again_to_a_busy_store(self):
+        self.store.full = [503, 429, None]
+        size = 2 << 20
+        saved = self.call("write", params={"size": size})["output"]
+        self.assertEqual(saved, {"$file": {"key": "files/0", "name": "big.bin", "size": size}})
+        digest = hashlib.sha256(self.store.blobs["/files/0"]).hexdigest()
+        self.assertEqual(self.call("digest", inputs={"file": {"value": saved}})["output"], ["big.bin", digest])
+        self.assertEqual([batch.get("save_file") for batch in self.store.asked], [0, 0, 0, 0, None])
+
+    def test_a_store_that_stays_busy_is_not_asked_for_ever(self):
+        self.store.full = [503] * 100
+        failure = self.call("write", params={"size": 10})["failure"]
+        self.assertEqual(failure["message"], "the file 'big.bin' could not be saved: the object store answered 503")
+        self.assertEqual(len(self.store.full), 96)  # after 0.2, 0.4 and 0.8 of 2 s
+        self.store.full = [503]
+        self.assertEqual(self.call("twice")["output"], ["files/0", "files/1"])
+
+    def test_the_clock_runs_while_the_store_is_busy(self):
+        self.store.full = [503] * 100
+        self.call("version")
+        failure = self.call("write", params={"size": 10}, timeout_secs=0.1)["failure"]
+        self.assertEqual(failure["type"], "TaskTimeoutError")
+
     def test_a_busy_store_is_asked_again(self):
         self.call("version")
         self.store.blobs["/files/1"] = b"kept"
@@ -320,7 +350,8 @@ class CloudTest(unittest.TestCase):
         self.store.blobs["/input"], self.store.short = b'"given"', ["/input"]
         self.assertEqual(self.call("echo", inputs={"value": {"url": self.url + "/input"}})["output"], "given")
         self.store.short = ["/input"] * 3
-        self.assertEqual(self.call("echo", inputs={"value": {"url": self.url + "/input"}})["error"], "an input could not be fetched: IncompleteRead")
+        self.assertEqual(self.call("echo", inputs={"value": {"url": self.url + "/input"}})["output"], "given")
+        self.assertEqual(self.call("echo", inputs={"value": {"url": self.url + "/none"}})["error"], "an input could not be fetched: HTTPError 404")
         self.store.short = ["/logs"]
         self.assertEqual(self.call("twice")["output"], ["files/0", "files/1"])
 
