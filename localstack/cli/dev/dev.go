@@ -2,7 +2,6 @@
 package dev
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,12 +32,16 @@ type loop struct {
 	Options
 	runtime   flows.Runtime
 	collector *flows.Collector
-	log       bytes.Buffer // output of the collector
+	abandon   context.CancelFunc // ends the collector
+	log       printing           // output of the collector
+	slow      <-chan time.Time   // ends the time in which an import is usual
 
 	hash, file string // the deployed code's hash; the file that was saved last
 	flows      []flows.Flow
 	wrong      bool   // the last save was not deployed
 	busy       bool   // a save is being deployed
+	stuck      bool   // its import takes long, which was said
+	next       *save  // is deployed instead of it
 	waiting    byte   // key to handle when the deployment has ended
 	flow       string // to run
 
@@ -62,7 +65,7 @@ type outcome struct {
 func Run(ctx context.Context, o Options) error {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
-	l := &loop{Options: o, quit: quit, unwatch: func() {}}
+	l := &loop{Options: o, quit: quit, unwatch: func() {}, log: printing{make(chan []byte), ctx.Done()}}
 	saves, err := watch(ctx, o.Dir)
 	if err != nil {
 		return err
@@ -70,14 +73,14 @@ func Run(ctx context.Context, o Options) error {
 	if l.runtime, err = flows.RuntimeOf(ctx, o.API); err != nil {
 		return err
 	}
-	if l.collector, err = flows.NewCollector(ctx, o.Library, o.Dir, &l.log); err != nil {
+	if err := l.prepare(ctx); err != nil {
 		return err
 	}
 	done := make(chan outcome)
 	l.begin(ctx, save{at: time.Now()}, done)
 	for {
 		taken := saves
-		if l.busy {
+		if l.busy && !l.stuck {
 			taken = nil
 		}
 		select {
@@ -93,14 +96,27 @@ func Run(ctx context.Context, o Options) error {
 				<-ctx.Done()
 				continue
 			}
+			if l.busy {
+				l.replace(s)
+				continue
+			}
 			l.begin(ctx, s, done)
+		case <-l.slow:
+			l.explain()
+		case text := <-l.log.written:
+			_ = l.Out.Raw(text) // errors are ignored as in Printf
+			l.interrupted()
 		case made := <-done:
-			l.busy = false
+			l.busy, l.stuck, l.slow = false, false, nil
 			if ctx.Err() != nil {
 				continue // closing caused the error
 			}
 			if err := l.end(ctx, made); err != nil {
 				return err
+			}
+			if l.next != nil {
+				l.begin(ctx, *l.next, done)
+				l.next = nil
 			}
 		case key := <-l.Keys:
 			l.press(ctx, key)
@@ -113,13 +129,25 @@ func Run(ctx context.Context, o Options) error {
 // say prints a line below the table of the displayed run.
 func (l *loop) say(format string, args ...any) {
 	l.Out.Printf("%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+	l.interrupted()
+}
+
+// interrupted must be called after output that is not of the displayed run.
+func (l *loop) interrupted() {
 	if l.live != nil {
 		l.live.Interrupted()
 	}
 }
 
+// prepare starts the collector of the next save.
+func (l *loop) prepare(ctx context.Context) (err error) {
+	ctx, l.abandon = context.WithCancel(ctx)
+	l.collector, err = flows.NewCollector(ctx, l.Library, l.Dir, l.log)
+	return err
+}
+
 func (l *loop) begin(ctx context.Context, s save, done chan<- outcome) {
-	l.busy = true
+	l.busy, l.slow = true, time.After(usual)
 	hash, collector := l.hash, l.collector
 	go func() {
 		made := outcome{save: s}
@@ -133,12 +161,10 @@ func (l *loop) begin(ctx context.Context, s save, done chan<- outcome) {
 
 // end prints the result of a save and prepares for the next one.
 func (l *loop) end(ctx context.Context, made outcome) (err error) {
-	if l.log.Len() > 0 {
-		_ = l.Out.Raw(l.log.Bytes()) // errors are ignored as in Printf
-		l.log.Reset()
-	}
 	took := time.Since(made.at).Round(time.Millisecond)
+	l.abandon() // of a process that has ended
 	switch {
+	case l.next != nil && errors.Is(made.err, context.Canceled): // it was replaced
 	case made.err != nil:
 		l.wrong = true
 		l.say("%s", made.err)
@@ -155,8 +181,11 @@ func (l *loop) end(ctx context.Context, made outcome) (err error) {
 		l.file = made.path
 	}
 	l.choose()
-	if l.collector, err = flows.NewCollector(ctx, l.Library, l.Dir, &l.log); err != nil {
+	if err := l.prepare(ctx); err != nil {
 		return err
+	}
+	if l.next != nil { // a key waits for it, too
+		return nil
 	}
 	if key := l.waiting; key != 0 {
 		l.waiting = 0

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"millrace/localstack/cli/output"
 	"millrace/localstack/cli/python"
@@ -53,7 +54,12 @@ type Collector struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	stopped func() error // the error of the context that ends it, or nil
+	work    string       // folder of the answer
 }
+
+// outputPatience is how long a process is waited for that the files have started and
+// that keeps the output open, after Python has ended.
+const outputPatience = 500 * time.Millisecond
 
 // NewCollector starts the process in a folder, "" for the working directory. The
 // output of the files is written to log.
@@ -61,19 +67,46 @@ func NewCollector(ctx context.Context, library *python.Library, dir string, log 
 	cmd := library.Command(ctx, "-c", collectSource)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = output.Direct(log), output.Direct(log)
+	cmd.WaitDelay = outputPatience
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
+	work, err := os.MkdirTemp("", "millrace-deploy-")
+	if err != nil {
+		return nil, err
+	}
 	if err := cmd.Start(); err != nil {
+		_ = os.RemoveAll(work) // it is empty
 		return nil, library.Missing(err)
 	}
-	return &Collector{cmd, stdin, ctx.Err}, nil
+	return &Collector{cmd, stdin, ctx.Err, work}, nil
 }
 
 // Close stops a process that is not needed.
 func (c *Collector) Close() error {
-	return errors.Join(c.stdin.Close(), c.cmd.Wait())
+	return errors.Join(c.end(), os.RemoveAll(c.work))
+}
+
+// end waits for the end of the process.
+func (c *Collector) end() error {
+	closed := c.stdin.Close() // which ends a process that has no request
+	err := c.cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) { // Python itself has ended well
+		err = nil
+	}
+	return errors.Join(closed, err)
+}
+
+// at is the file in which the process says where it is.
+func (c *Collector) at() string { return filepath.Join(c.work, "at") }
+
+// At returns what Collect is waiting for: the line of the user's that is being executed
+// ("flow.py:3"), or "requirements.txt" for its packages; "" for what takes no long time.
+// It may be called while Collect runs.
+func (c *Collector) At() string {
+	at, _ := os.ReadFile(c.at()) // it does not exist before and after
+	return string(at)
 }
 
 // Collect imports a file, or the files of a folder, and creates the zip if zip is true.
@@ -83,14 +116,10 @@ func (c *Collector) Collect(path string, on Runtime, zip bool) (_ *Code, err err
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	work, err := os.MkdirTemp("", "millrace-deploy-")
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	defer os.RemoveAll(work)
-	answer := filepath.Join(work, "answer.json")
-	request := map[string]any{"archive": nil, "answer": answer, "files": files, "platform": nil, "python_version": nil}
-	archive := filepath.Join(work, "artifact.zip")
+	defer os.RemoveAll(c.work)
+	answer := filepath.Join(c.work, "answer.json")
+	request := map[string]any{"archive": nil, "answer": answer, "at": c.at(), "files": files, "platform": nil, "python_version": nil}
+	archive := filepath.Join(c.work, "artifact.zip")
 	if zip {
 		request["archive"] = archive
 	}
@@ -99,7 +128,7 @@ func (c *Collector) Collect(path string, on Runtime, zip bool) (_ *Code, err err
 	}
 	// If the process has ended, its exit status says more than this error.
 	_ = json.NewEncoder(c.stdin).Encode(request)
-	if err := c.Close(); err != nil {
+	if err := c.end(); err != nil {
 		if stopped := c.stopped(); stopped != nil {
 			return nil, stopped
 		}

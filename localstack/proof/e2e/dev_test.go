@@ -59,6 +59,33 @@ func TestDevDeploysAtEachSave(t *testing.T) {
 	stop()
 }
 
+// TestDevTellsOfAnImportThatHangs: at which line, and a save or an interrupt ends it at
+// once, whatever the import has started.
+func TestDevTellsOfAnImportThatHangs(t *testing.T) {
+	t.Parallel()
+	project := filepath.Dir(dataDir(t))
+	u := &user{t: t, dir: project}
+	u.must("init")
+	file := filepath.Join(project, "flow.py")
+	first, err := os.ReadFile(file)
+	require.NoError(t, err)
+	save := func(before string) { require.NoError(t, os.WriteFile(file, []byte(before+string(first)), 0o600)) }
+	const started = "import subprocess\nprint('started', flush=True)\nsubprocess.run(['sleep', '50'])\n"
+
+	save("import time\nprint('waits', flush=True)\ntime.sleep(600)\n")
+	lines, stop := develop(t, project)
+	lines.until(`^waits$`)
+	lines.until(`flow\.py:3: this import takes long`)
+	save("")
+	assert.Contains(t, lines.until(`deployment version|Error|ended|cancel`), "daily dev-", "nothing is said of the one that was given up")
+
+	save(started)
+	lines.until(`^started$`)
+	began := time.Now()
+	stop()
+	assert.Less(t, time.Since(began), 20*time.Second, "it waits for what the import has started")
+}
+
 // printed are the lines printed by a program.
 type printed struct {
 	t     *testing.T
