@@ -42,7 +42,8 @@ type BackfillResponse struct {
 
 // BackfillListResponse lists backfills.
 type BackfillListResponse struct {
-	Items []BackfillResponse `json:"items"`
+	Items     []BackfillResponse `json:"items"`
+	NextToken string             `json:"next_token,omitempty" doc:"Absent at the end"`
 }
 
 // Path names a backfill.
@@ -56,7 +57,8 @@ type (
 		Body     BackfillRequest
 	}
 	listIn struct {
-		Limit int `query:"limit" minimum:"1" maximum:"500" default:"50"`
+		Limit     int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
+		NextToken string `query:"next_token" maxLength:"4096"`
 	}
 	// nothing is an empty body: absent, null or {}.
 	nothing  struct{}
@@ -68,6 +70,7 @@ type (
 
 func routes(api *httpapi.API, d fn.Deps) {
 	s := newService(d)
+	s.cursors = api.Cursors()
 	write := tenant.Needs(tenant.RunsTrigger)
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.RunsRead), Writes: write}
 	const one = "/backfills/{backfill_id}"

@@ -19,6 +19,7 @@ import (
 	"millrace/shared/run/launch"
 	"millrace/shared/run/schedule"
 	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // service implements the rules of backfills.
@@ -29,6 +30,7 @@ type service struct {
 	queues    queue.Queues
 	clock     clock.Clock
 	log       *slog.Logger
+	cursors   httpapi.Cursors
 }
 
 func newService(d fn.Deps) *service {
@@ -138,27 +140,44 @@ func (j *Job) request(p *plan, index int) launch.Request {
 	return req
 }
 
-// list lists backfills, the newest first. Errors: errs.Unavailable.
+// list lists backfills, the newest first. Errors: errs.Unavailable,
+// errs.Invalid for a bad next_token.
 func (s *service) list(ctx context.Context, in *listIn) (BackfillListResponse, error) {
 	out := BackfillListResponse{Items: []BackfillResponse{}}
 	if err := s.available(ctx); err != nil {
 		return out, err
 	}
-	newest := table.Query{PK: s.jobs.Partition(ctx), Reverse: true, Limit: in.Limit, Consistent: true}
-	for item, err := range table.All(ctx, s.jobs.Table, newest) {
+	jobs, next, err := httpapi.ReadPage(ctx, s.cursors, in, func(before string) ([]Job, string, error) {
+		return s.newest(ctx, before, in.Limit)
+	})
+	for i := range jobs {
+		out.Items = append(out.Items, response(jobs[i], &plan{}, nil))
+	}
+	out.NextToken = next
+	return out, err
+}
+
+// newest returns up to limit backfills of those before an id, "" for the newest ones,
+// and the id before which the next page begins, "" if there is none.
+func (s *service) newest(ctx context.Context, before string, limit int) (jobs []Job, next string, err error) {
+	q := table.Query{PK: s.jobs.Partition(ctx), Reverse: true, Limit: limit + 1, Consistent: true}
+	if before != "" {
+		q.Range = table.Before(before)
+	}
+	for item, err := range table.All(ctx, s.jobs.Table, q) {
 		var job Job
 		if err == nil {
 			err = table.Unmarshal(item, &job)
 		}
 		if err != nil {
-			return out, fmt.Errorf("list backfills: %w", err)
+			return nil, "", fmt.Errorf("list backfills: %w", err)
 		}
-		out.Items = append(out.Items, response(job, &plan{}, nil))
-		if len(out.Items) == in.Limit {
-			break
+		if len(jobs) == limit {
+			return jobs, next, nil
 		}
+		jobs, next = append(jobs, job), job.SK
 	}
-	return out, nil
+	return jobs, "", nil
 }
 
 // get returns a backfill. Errors: errs.NotFound, errs.Unavailable.

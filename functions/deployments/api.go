@@ -45,7 +45,8 @@ type DeploymentListItem struct{ registry.DeploymentView }
 
 // DeploymentListResponse lists deployments.
 type DeploymentListResponse struct {
-	Items []DeploymentListItem `json:"items"`
+	Items     []DeploymentListItem `json:"items"`
+	NextToken string               `json:"next_token,omitempty" doc:"Absent at the end"`
 }
 
 // DeletedDeployment names what was deleted.
@@ -68,6 +69,7 @@ type path struct {
 type listQuery struct {
 	Environment string `query:"environment" is:"name or empty" doc:"Only deployments in this environment"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"500" default:"100"`
+	NextToken   string `query:"next_token" maxLength:"4096"`
 }
 
 type putIn struct{ Body DeploymentRequest }
@@ -96,13 +98,13 @@ const scheduled = " A deployment with a schedule has it as a resource of its own
 const raises = " Raises deployment_version by one, unless nothing changes. Runs in flight keep the version they started with."
 
 func routes(api *httpapi.API, d fn.Deps) {
-	s := &service{store: d.Registry()}
+	s := &service{store: d.Registry(), cursors: api.Cursors()}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.FlowsRead), Writes: tenant.Needs(tenant.FlowsWrite)}
 	const one = "/deployments/{deployment_name}"
 	httpapi.Post(g, "/deployments", s.put, "Make or change a deployment", httpapi.Errors(400, 404, 409),
 		httpapi.Doc("Makes the deployment, or gives an existing one of the name this flow version and these settings; settings left out stay as they are. An environment that is not there is made."+raises+scheduled+
 			" An unknown flow version is 404, an unsupported runtime 400."))
-	httpapi.Get(g, "/deployments", s.list, "List deployments", httpapi.Doc("In order of their names, up to limit."))
+	httpapi.Get(g, "/deployments", s.list, "List deployments", httpapi.Doc("In order of their names."))
 	httpapi.Get(g, one, s.get, "Get a deployment")
 	httpapi.Patch(g, one, s.version, "Point a deployment at another version of its flow", httpapi.Errors(409),
 		httpapi.Doc("An unknown version is 404."+raises))

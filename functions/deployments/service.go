@@ -6,10 +6,14 @@ import (
 	"millrace/shared/account/tenant"
 	"millrace/shared/platform/errs"
 	"millrace/shared/run/registry"
+	"millrace/shared/web/httpapi"
 )
 
 // service implements the rules of deployments.
-type service struct{ store registry.Store }
+type service struct {
+	store   registry.Store
+	cursors httpapi.Cursors
+}
 
 // put creates a deployment or changes the existing one.
 func (s *service) put(ctx context.Context, req *putIn) (DeploymentResponse, error) {
@@ -110,13 +114,15 @@ func (s *service) change(ctx context.Context, d registry.Deploy) (registry.Deplo
 	return out.Deployment.View(), nil
 }
 
-// list lists deployments by name.
+// list lists deployments by name. Errors: errs.Invalid for a bad next_token.
 func (s *service) list(ctx context.Context, in *listQuery) (DeploymentListResponse, error) {
-	all, err := s.store.Deployments(ctx, in.Environment, in.Limit)
+	all, next, err := httpapi.ReadPage(ctx, s.cursors, in, func(after string) ([]registry.Deployment, string, error) {
+		return s.store.Deployments(ctx, in.Environment, after, in.Limit)
+	})
 	if err != nil {
 		return DeploymentListResponse{}, err
 	}
-	out := DeploymentListResponse{Items: make([]DeploymentListItem, len(all))}
+	out := DeploymentListResponse{make([]DeploymentListItem, len(all)), next}
 	for i := range all {
 		out.Items[i] = DeploymentListItem{all[i].View()}
 	}

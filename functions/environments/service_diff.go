@@ -123,7 +123,7 @@ func versions(all []PinnedVersion) []string {
 
 // secretNames are the names of an environment's own secrets.
 func (s *service) secretNames(ctx context.Context, environment string) (map[string]struct{}, error) {
-	all, err := secret.List(ctx, s.secrets, 0, func(x *secret.Secret) bool { return x.Of() == environment })
+	all, err := secret.List(ctx, s.secrets, func(x *secret.Secret) bool { return x.Of() == environment })
 	out := make(map[string]struct{}, len(all))
 	for _, x := range all {
 		out[x.Name] = struct{}{}

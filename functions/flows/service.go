@@ -98,24 +98,16 @@ func (s *service) artifact(ctx context.Context, key string) error {
 // list lists flows page by page. Errors: errs.Invalid for a bad cursor.
 func (s *service) list(ctx context.Context, in *listQuery) (FlowListResponse, error) {
 	org := tenant.From(ctx).OrgID
-	after, err := s.cursors.Open(ctx, in)
+	heads, next, err := httpapi.ReadPage(ctx, s.cursors, in, func(after string) ([]registry.Head, string, error) {
+		if in.Environment == "" {
+			return registry.ListFlows(ctx, s.store.Table, org, after, in.Limit)
+		}
+		return registry.ListFlowsIn(ctx, s.store.Table, org, in.Environment, after, in.Limit)
+	})
 	if err != nil {
 		return FlowListResponse{}, err
 	}
-	var heads []registry.Head
-	var next string
-	if in.Environment == "" {
-		heads, next, err = registry.ListFlows(ctx, s.store.Table, org, string(after), in.Limit)
-	} else {
-		heads, next, err = registry.ListFlowsIn(ctx, s.store.Table, org, in.Environment, string(after), in.Limit)
-	}
-	if err != nil {
-		return FlowListResponse{}, err
-	}
-	out := FlowListResponse{
-		Items:     make([]registry.FlowView, len(heads)),
-		NextToken: s.cursors.Seal(ctx, in, table.Cursor(next)),
-	}
+	out := FlowListResponse{make([]registry.FlowView, len(heads)), next}
 	for i := range heads {
 		out.Items[i] = heads[i].View()
 	}

@@ -16,7 +16,8 @@ type ChannelCreateRequest struct {
 
 // ChannelListResponse lists channels.
 type ChannelListResponse struct {
-	Items []alert.Channel `json:"items"`
+	Items     []alert.Channel `json:"items"`
+	NextToken string          `json:"next_token,omitempty" doc:"Absent at the end"`
 }
 
 // DeletedChannel identifies the deleted channel.
@@ -36,7 +37,8 @@ type AlertRuleCreateRequest struct {
 
 // AlertRuleListResponse lists alert rules.
 type AlertRuleListResponse struct {
-	Items []alert.Rule `json:"items"`
+	Items     []alert.Rule `json:"items"`
+	NextToken string       `json:"next_token,omitempty" doc:"Absent at the end"`
 }
 
 // DeletedRule identifies the deleted rule.
@@ -71,12 +73,14 @@ type (
 	createChannelIn struct{ Body ChannelCreateRequest }
 	createRuleIn    struct{ Body AlertRuleCreateRequest }
 	listIn          struct {
-		Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+		Limit     int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+		NextToken string `query:"next_token" maxLength:"4096"`
 	}
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
 	s := newService(d)
+	s.cursors = api.Cursors()
 	g := httpapi.Group{
 		API: api, Function: name, Reads: tenant.Needs(tenant.NotificationsRead), Writes: tenant.Needs(tenant.NotificationsWrite),
 	}

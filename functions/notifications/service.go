@@ -10,6 +10,7 @@ import (
 	"millrace/shared/platform/vault"
 	"millrace/shared/run/alert"
 	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // service implements the rules of channels and alert rules.
@@ -19,6 +20,7 @@ type service struct {
 	rules    record.Set[alert.Rule, *alert.Rule]
 	vault    vault.Vault
 	sender   *alert.Sender
+	cursors  httpapi.Cursors
 }
 
 func newService(d fn.Deps) *service {
@@ -43,10 +45,13 @@ func (s *service) createChannel(ctx context.Context, in *createChannelIn) (alert
 	return s.channels.Create(ctx, made.ChannelID, made)
 }
 
-// listChannels lists channels in order of their ids.
+// listChannels lists channels in order of their ids. Errors: errs.Invalid for a bad
+// next_token.
 func (s *service) listChannels(ctx context.Context, in *listIn) (ChannelListResponse, error) {
-	all, err := s.channels.List(ctx, "", in.Limit, nil)
-	return ChannelListResponse{Items: all}, err
+	all, next, err := httpapi.ReadPage(ctx, s.cursors, in, func(after string) ([]alert.Channel, string, error) {
+		return s.channels.Page(ctx, after, in.Limit, nil)
+	})
+	return ChannelListResponse{all, next}, err
 }
 
 // getChannel returns a channel. Errors: errs.NotFound.

@@ -13,6 +13,7 @@ import (
 	"millrace/shared/platform/ids"
 	"millrace/shared/platform/table"
 	"millrace/shared/run/alert"
+	"millrace/shared/web/httpapi"
 )
 
 // createRule creates an alert rule. Errors: errs.Unprocessable, also for a channel
@@ -97,10 +98,13 @@ func (s *service) checkChannels(ctx context.Context, channelIDs []string) error 
 	return errs.Validation(faults...)
 }
 
-// listRules lists rules in order of their ids.
+// listRules lists rules in order of their ids. Errors: errs.Invalid for a bad
+// next_token.
 func (s *service) listRules(ctx context.Context, in *listIn) (AlertRuleListResponse, error) {
-	all, err := s.rules.List(ctx, "", in.Limit, nil)
-	return AlertRuleListResponse{Items: all}, err
+	all, next, err := httpapi.ReadPage(ctx, s.cursors, in, func(after string) ([]alert.Rule, string, error) {
+		return s.rules.Page(ctx, after, in.Limit, nil)
+	})
+	return AlertRuleListResponse{all, next}, err
 }
 
 // getRule returns a rule. Errors: errs.NotFound.

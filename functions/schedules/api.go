@@ -51,7 +51,8 @@ type ScheduleTriggerRequest struct {
 
 // ScheduleListResponse lists schedules.
 type ScheduleListResponse struct {
-	Items []schedule.Schedule `json:"items"`
+	Items     []schedule.Schedule `json:"items"`
+	NextToken string              `json:"next_token,omitempty" doc:"Absent at the end"`
 }
 
 // Path names a schedule.
@@ -62,10 +63,11 @@ type Path struct {
 type (
 	createIn struct{ Body ScheduleRequest }
 	listIn   struct {
-		FlowName string `query:"flow_name" is:"name or empty"`
-		Mode     string `query:"mode" enum:"interval,cron"`
-		Enabled  *bool  `query:"enabled"`
-		Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+		FlowName  string `query:"flow_name" is:"name or empty"`
+		Mode      string `query:"mode" enum:"interval,cron"`
+		Enabled   *bool  `query:"enabled"`
+		Limit     int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+		NextToken string `query:"next_token" maxLength:"4096"`
 	}
 	patchIn struct {
 		Path
@@ -79,6 +81,7 @@ type (
 
 func routes(api *httpapi.API, d fn.Deps) {
 	s := newService(d)
+	s.cursors = api.Cursors()
 	write := tenant.Needs(tenant.SchedulesWrite)
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.SchedulesRead), Writes: write}
 	const one = "/schedules/{schedule_id}"

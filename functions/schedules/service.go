@@ -25,6 +25,7 @@ type service struct {
 	registry  registry.Store
 	launcher  *launch.Launcher
 	clock     clock.Clock
+	cursors   httpapi.Cursors
 }
 
 func newService(d fn.Deps) *service {
@@ -58,13 +59,16 @@ func (s *service) put(ctx context.Context, in *createIn) (schedule.Schedule, err
 	})
 }
 
-// list lists schedules in order of their ids.
+// list lists schedules in order of their ids. Errors: errs.Invalid for a bad
+// next_token.
 func (s *service) list(ctx context.Context, in *listIn) (ScheduleListResponse, error) {
-	all, err := s.schedules.List(ctx, "", in.Limit, func(found *schedule.Schedule) bool {
-		return (in.FlowName == "" || found.FlowName == in.FlowName) && (in.Mode == "" || found.Mode == in.Mode) &&
-			(in.Enabled == nil || found.Enabled == *in.Enabled)
+	all, next, err := httpapi.ReadPage(ctx, s.cursors, in, func(after string) ([]schedule.Schedule, string, error) {
+		return s.schedules.Page(ctx, after, in.Limit, func(found *schedule.Schedule) bool {
+			return (in.FlowName == "" || found.FlowName == in.FlowName) && (in.Mode == "" || found.Mode == in.Mode) &&
+				(in.Enabled == nil || found.Enabled == *in.Enabled)
+		})
 	})
-	return ScheduleListResponse{Items: all}, err
+	return ScheduleListResponse{all, next}, err
 }
 
 // get returns a schedule. Errors: errs.NotFound.

@@ -55,7 +55,8 @@ type DeletedSecret struct {
 
 // SecretListResponse lists secrets.
 type SecretListResponse struct {
-	Items []secret.Secret `json:"items"`
+	Items     []secret.Secret `json:"items"`
+	NextToken string          `json:"next_token,omitempty" doc:"Absent at the end"`
 }
 
 // Path identifies a secret by path and query.
@@ -70,6 +71,7 @@ type (
 	listIn   struct {
 		Environment *string `query:"environment" is:"name" doc:"Only secrets of this environment; absent: all"`
 		Limit       int     `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+		NextToken   string  `query:"next_token" maxLength:"4096"`
 	}
 	updateIn struct {
 		Path
@@ -86,6 +88,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		secrets:  record.New[secret.Secret](secret.Kind, d.Records()),
 		vault:    d.Vault,
 		registry: d.Registry(),
+		cursors:  api.Cursors(),
 	}
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.SecretsRead), Writes: tenant.Needs(tenant.SecretsWrite)}
 	const one = "/secrets/{secret_name}"

@@ -11,6 +11,7 @@ import (
 	"millrace/shared/platform/vault"
 	"millrace/shared/run/registry"
 	"millrace/shared/run/secret"
+	"millrace/shared/web/httpapi"
 )
 
 // service implements the rules of secrets.
@@ -18,6 +19,7 @@ type service struct {
 	secrets  record.Set[secret.Secret, *secret.Secret]
 	vault    vault.Vault
 	registry registry.Store
+	cursors  httpapi.Cursors
 }
 
 // create creates a secret. Errors: errs.Unprocessable, errs.Conflict,
@@ -62,16 +64,19 @@ func (s *service) within(ctx context.Context, environment *string, loc []any, c 
 	return c
 }
 
-// list returns secrets without their values.
+// list returns secrets without their values. Errors: errs.Invalid for a bad
+// next_token.
 func (s *service) list(ctx context.Context, in *listIn) (SecretListResponse, error) {
 	deleted, err := s.registry.DeletedEnvironments(ctx)
 	if err != nil {
 		return SecretListResponse{}, err
 	}
-	all, err := secret.List(ctx, s.secrets.Store, in.Limit, func(found *secret.Secret) bool {
-		return !deleted[found.Of()] && (in.Environment == nil || found.Of() == *in.Environment)
+	all, next, err := httpapi.ReadPage(ctx, s.cursors, in, func(after string) ([]secret.Secret, string, error) {
+		return secret.Page(ctx, s.secrets.Store, after, in.Limit, func(found *secret.Secret) bool {
+			return !deleted[found.Of()] && (in.Environment == nil || found.Of() == *in.Environment)
+		})
 	})
-	return SecretListResponse{Items: all}, err
+	return SecretListResponse{all, next}, err
 }
 
 // get returns a secret without its value. Errors: errs.NotFound,

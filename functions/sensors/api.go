@@ -19,7 +19,8 @@ type SensorCreateRequest struct {
 
 // SensorListResponse lists sensors.
 type SensorListResponse struct {
-	Items []Sensor `json:"items"`
+	Items     []Sensor `json:"items"`
+	NextToken string   `json:"next_token,omitempty" doc:"Absent at the end"`
 }
 
 // DeletedSensor is the answer to a deletion.
@@ -35,12 +36,14 @@ type Path struct {
 type (
 	createIn struct{ Body SensorCreateRequest }
 	listIn   struct {
-		Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+		Limit     int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+		NextToken string `query:"next_token" maxLength:"4096"`
 	}
 )
 
 func routes(api *httpapi.API, d fn.Deps) {
 	s := newService(d)
+	s.cursors = api.Cursors()
 	g := httpapi.Group{API: api, Function: name, Reads: tenant.Needs(tenant.SensorsRead), Writes: tenant.Needs(tenant.SensorsWrite)}
 	const one = "/sensors/{sensor_id}"
 	httpapi.Post(g, "/sensors", s.create, "Create a sensor", httpapi.Status(201),

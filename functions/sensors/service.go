@@ -20,6 +20,7 @@ import (
 	"millrace/shared/run/registry"
 	"millrace/shared/run/runstate"
 	"millrace/shared/web/fn"
+	"millrace/shared/web/httpapi"
 )
 
 // service implements the rules of sensors.
@@ -30,6 +31,7 @@ type service struct {
 	vault    vault.Vault
 	quota    *quota.Quota
 	clock    clock.Clock
+	cursors  httpapi.Cursors
 	bucket   string       // the service's own, which no sensor watches
 	client   *http.Client // of polls
 	help     string       // tells how the operator can allow an address that polls may not reach
@@ -103,10 +105,13 @@ func (s *service) sealSecrets(ctx context.Context, org string, made *Sensor) (*s
 	return &token, nil
 }
 
-// list lists sensors in order of their ids.
+// list lists sensors in order of their ids. Errors: errs.Invalid for a bad
+// next_token.
 func (s *service) list(ctx context.Context, in *listIn) (SensorListResponse, error) {
-	all, err := s.sensors.List(ctx, "", in.Limit, nil)
-	return SensorListResponse{Items: all}, err
+	all, next, err := httpapi.ReadPage(ctx, s.cursors, in, func(after string) ([]Sensor, string, error) {
+		return s.sensors.Page(ctx, after, in.Limit, nil)
+	})
+	return SensorListResponse{all, next}, err
 }
 
 // get returns a sensor, with the token of a webhook. Errors: errs.NotFound;

@@ -60,6 +60,8 @@ var columns = output.Columns[backfill]{
 	},
 }
 
+const mostOnPage = 500
+
 func listCommand(s *session.Session) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
@@ -67,10 +69,10 @@ func listCommand(s *session.Session) *cobra.Command {
 		Short: "List backfills, the newest first",
 		Args:  command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return session.List(c, s, "/backfills", url.Values{"limit": {strconv.Itoa(limit)}}, columns)
+			return session.First(c, s, "/backfills", nil, limit, mostOnPage, columns)
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", 50, "how many, at most 500")
+	c.Flags().IntVar(&limit, "limit", 50, "how many")
 	return c
 }
 

@@ -63,16 +63,27 @@ func Show[T any](out *output.Printer, answer json.RawMessage, show func(*output.
 // List reads all pages of a list, and prints one document of the API's JSON or a
 // table. query may be nil.
 func List[T any](c *cobra.Command, s *Session, path string, query url.Values, columns output.Columns[T]) error {
+	return list(c, s, path, query, 0, nil, columns)
+}
+
+// First is List of up to limit items, which it reads in pages of pageSize.
+func First[T any](c *cobra.Command, s *Session, path string, query url.Values, limit, pageSize int, columns output.Columns[T]) error {
+	return list(c, s, path, query, limit, func(read int) int { return min(limit-read, pageSize) }, columns)
+}
+
+func list[T any](c *cobra.Command, s *Session, path string, query url.Values, limit int, size func(read int) int, columns output.Columns[T]) error {
 	api, err := s.Client()
 	if err != nil {
 		return err
 	}
 	var items [][]byte
-	for item, err := range pages(c.Context(), api, path, query, nil) {
+	for item, err := range pages(c.Context(), api, path, query, size) {
 		if err != nil {
 			return err
 		}
-		items = append(items, item)
+		if items = append(items, item); len(items) == limit {
+			break
+		}
 	}
 	answer := `{"items":[` + string(bytes.Join(items, []byte(","))) + "]}"
 	return Show(s.Out(c), json.RawMessage(answer), func(out *output.Printer, list struct {
@@ -91,7 +102,7 @@ func Lines[T any](c *cobra.Command, s *Session, path string, query url.Values, l
 	}
 	out := s.Out(c)
 	var items []T
-	size := func() int { return min(limit-len(items), pageSize) }
+	size := func(read int) int { return min(limit-read, pageSize) }
 	for item, err := range pages(c.Context(), api, path, query, size) {
 		if err != nil {
 			return err
@@ -116,16 +127,17 @@ func Lines[T any](c *cobra.Command, s *Session, path string, query url.Values, l
 }
 
 // pages yields the items of a list, page by page, or an error at the end. size
-// returns the size of the next page; nil if the query has it.
-func pages(ctx context.Context, api *client.Client, path string, query url.Values, size func() int) iter.Seq2[json.RawMessage, error] {
+// returns the size of the next page, after the items that were read; nil if the query
+// has it.
+func pages(ctx context.Context, api *client.Client, path string, query url.Values, size func(read int) int) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		query := maps.Clone(query)
 		if query == nil {
 			query = url.Values{}
 		}
-		for {
+		for read := 0; ; {
 			if size != nil {
-				query.Set("limit", strconv.Itoa(size()))
+				query.Set("limit", strconv.Itoa(size(read)))
 			}
 			var page struct {
 				Items []json.RawMessage `json:"items"`
@@ -139,6 +151,7 @@ func pages(ctx context.Context, api *client.Client, path string, query url.Value
 				yield(nil, err)
 				return
 			}
+			read += len(page.Items)
 			for _, item := range page.Items {
 				if !yield(item, nil) {
 					return

@@ -343,6 +343,19 @@ func TestSetBehavesLikeMap(t *testing.T) {
 				few, err := s.List(ctx, prefix, 1, func(b *book) bool { return b.Pages > 1 })
 				require.NoError(rt, err)
 				assert.LessOrEqual(rt, len(few), 1)
+				thick := func(b *book) bool { return b.Pages > 1 }
+				for name, keep := range map[string]func(*book) bool{"all": nil, "some": thick} {
+					whole, err := s.List(ctx, "", 0, keep)
+					require.NoError(rt, err)
+					var pages []book
+					for after, more := "", true; more; more = after != "" {
+						page, next, err := s.Page(ctx, after, 2, keep)
+						require.NoError(rt, err)
+						assert.True(rt, next == "" || len(page) == 2, "only the last page of %s is short", name)
+						pages, after = append(pages, page...), next
+					}
+					assert.Equal(rt, append([]book{}, whole...), append([]book{}, pages...), name)
+				}
 				assert.Len(rt, s.entries(t, org), changes)
 			},
 		})

@@ -103,6 +103,11 @@ func (s Set[T, P]) All(ctx context.Context, prefix string) iter.Seq2[T, error] {
 func (s Set[T, P]) all(ctx context.Context, prefix string, page int) iter.Seq2[T, error] {
 	q := s.query(ctx)
 	q.Range, q.Limit = table.Prefix(prefix), page
+	return s.read(ctx, q)
+}
+
+// read iterates over the records of a query.
+func (s Set[T, P]) read(ctx context.Context, q table.Query) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for item, err := range table.All(ctx, s.Table, q) {
 			var r T
@@ -140,6 +145,37 @@ func (s Set[T, P]) List(ctx context.Context, prefix string, limit int, keep func
 		}
 	}
 	return out, nil
+}
+
+// Page returns up to limit records of those after an id, "" for the first ones, for
+// which keep returns true, all if keep is nil, in order of their ids. next is the id
+// after which the next page begins, "" if there is none. It panics for a kind whose
+// records are stored elsewhere.
+func (s Set[T, P]) Page(ctx context.Context, after string, limit int, keep func(*T) bool) (page []T, next string, err error) {
+	if s.At != nil {
+		panic("record: pages of " + s.Type + " records, which are not stored in order of their ids")
+	}
+	q := s.query(ctx)
+	if after != "" {
+		q.Range = table.After(after)
+	}
+	if keep == nil {
+		q.Limit = limit + 1 // the last one tells whether there is a next page
+	}
+	page = []T{}
+	for r, err := range s.read(ctx, q) {
+		if err != nil {
+			return nil, "", err
+		}
+		if keep != nil && !keep(&r) {
+			continue
+		}
+		if len(page) == limit {
+			return page, next, nil
+		}
+		page, next = append(page, r), P(&r).made().SK
+	}
+	return page, "", nil
 }
 
 // Create stores a new record. Errors: errs.Conflict if the id exists,

@@ -113,13 +113,14 @@ func DeploymentAt(ctx context.Context, t table.Table, now Deployment, version in
 	return d, err
 }
 
-// Deployments returns up to limit deployments in order of their names, only
-// those of one environment unless it is empty.
-func (s Store) Deployments(ctx context.Context, environment string, limit int) ([]Deployment, error) {
+// Deployments returns up to limit deployments of those after a name, "" for the first
+// ones, in order of their names, only those of one environment unless it is empty. It
+// also returns the name after which the next page begins, "" if there is none.
+func (s Store) Deployments(ctx context.Context, environment, after string, limit int) ([]Deployment, string, error) {
 	if environment != "" {
-		return deploymentsOf(ctx, s.Table, tenantOf(ctx), environment, limit)
+		return deploymentsOf(ctx, s.Table, tenantOf(ctx), environment, after, limit)
 	}
-	return s.deployments().List(ctx, "", limit, nil)
+	return s.deployments().Page(ctx, after, limit, nil)
 }
 
 // DeploymentsIn returns all deployments of an environment in order of their names,
@@ -128,29 +129,35 @@ func (s Store) DeploymentsIn(ctx context.Context, environment string) ([]Deploym
 	return s.deployments().List(ctx, "", 0, func(d *Deployment) bool { return d.Environment == environment })
 }
 
-// deploymentsOf lists deployments by environment. The index may be stale, so
+// deploymentsOf is Deployments of one environment. The index may be stale, so
 // the items decide.
-func deploymentsOf(ctx context.Context, t table.Table, org, environment string, limit int) ([]Deployment, error) {
-	out := make([]Deployment, 0, min(limit, 128))
-	q := table.Query{Index: table.ByEnv, PK: deploymentsIn(org, environment), Limit: limit}
-	for len(out) < limit {
+func deploymentsOf(ctx context.Context, t table.Table, org, environment, after string, limit int) (out []Deployment, next string, err error) {
+	out = make([]Deployment, 0, min(limit, 128))
+	q := table.Query{Index: table.ByEnv, PK: deploymentsIn(org, environment), Limit: limit + 1}
+	if after != "" {
+		q.Range = table.After(after)
+	}
+	for {
 		page, err := t.Query(ctx, q)
 		if err != nil {
-			return nil, fmt.Errorf("list deployments of %s: %w", environment, err)
+			return nil, "", fmt.Errorf("list deployments of %s: %w", environment, err)
 		}
 		found, err := loadAll[Deployment](ctx, t, keysOf(page.Items))
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		for _, d := range found {
-			if d.Environment == environment && len(out) < limit {
-				out = append(out, d)
+			if d.Environment != environment {
+				continue
 			}
+			if len(out) == limit {
+				return out, next, nil
+			}
+			out, next = append(out, d), d.Name
 		}
 		if page.Next == "" {
-			break
+			return out, "", nil
 		}
 		q.Start = page.Next
 	}
-	return out, nil
 }

@@ -158,7 +158,7 @@ func (s Store) purgeLeft(ctx context.Context, name string) error {
 // meet those of a new environment of the name.
 func (s Store) purgeSecrets(ctx context.Context, name string) error {
 	org := tenantOf(ctx)
-	all, err := secret.List(ctx, s.records(), 0, func(x *secret.Secret) bool { return x.Of() == name })
+	all, err := secret.List(ctx, s.records(), func(x *secret.Secret) bool { return x.Of() == name })
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (s Store) migrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		secrets, err := secret.List(ctx, s.records(), 0, func(x *secret.Secret) bool { return x.Of() != "" })
+		secrets, err := secret.List(ctx, s.records(), func(x *secret.Secret) bool { return x.Of() != "" })
 		if err != nil {
 			return err
 		}

@@ -268,8 +268,9 @@ func TestRegistryFollowsItsModel(t *testing.T) {
 					require.NoError(t, err)
 					require.Empty(t, next)
 					require.Len(t, heads, len(inFlows))
-					list, err := s.Deployments(ctx, e, 10)
+					list, next, err := s.Deployments(ctx, e, "", 10)
 					require.NoError(t, err)
+					require.Empty(t, next)
 					require.Len(t, list, inDeployments)
 				}
 				for n, want := range deployed {

@@ -64,11 +64,21 @@ func (s *Secret) Of() string {
 
 // List returns up to limit secrets of the workspace for which keep returns true, 0:
 // all, without their sealed values, in order of name and environment.
-func List(ctx context.Context, store record.Store, limit int, keep func(*Secret) bool) ([]Secret, error) {
-	return record.New[Secret](Kind, store).List(ctx, "", limit, func(s *Secret) bool {
-		s.Sealed = nil // saves memory: a value may have 64 KB
+func List(ctx context.Context, store record.Store, keep func(*Secret) bool) ([]Secret, error) {
+	return record.New[Secret](Kind, store).List(ctx, "", 0, unsealed(keep))
+}
+
+// Page returns one page of the secrets that List lists, as [record.Set.Page] does.
+func Page(ctx context.Context, store record.Store, after string, limit int, keep func(*Secret) bool) ([]Secret, string, error) {
+	return record.New[Secret](Kind, store).Page(ctx, after, limit, unsealed(keep))
+}
+
+// unsealed is keep without the value, which may have 64 KB, to save memory.
+func unsealed(keep func(*Secret) bool) func(*Secret) bool {
+	return func(s *Secret) bool {
+		s.Sealed = nil
 		return keep(s)
-	})
+	}
 }
 
 // Seal seals a value and sets it as the secret's.

@@ -59,6 +59,21 @@ func (c Cursors) Open(ctx context.Context, in any) (table.Cursor, error) {
 	return table.Cursor(cursor), nil
 }
 
+// ReadPage reads a page of a list, and returns it with the next_token. read returns
+// the items after a position, "" for the first ones, and the position after which the
+// next page begins, "" if there is none. Errors: those of [Cursors.Open] and of read.
+func ReadPage[T any](ctx context.Context, c Cursors, in any, read func(after string) ([]T, string, error)) (items []T, token string, err error) {
+	after, err := c.Open(ctx, in)
+	if err != nil {
+		return nil, "", err
+	}
+	items, next, err := read(string(after))
+	if err != nil {
+		return nil, "", err
+	}
+	return items, c.Seal(ctx, in, table.Cursor(next)), nil
+}
+
 // scopeOf returns what a token is valid for, and the token of the input.
 func scopeOf(ctx context.Context, in any) (scope []string, token string) {
 	scope = []string{tenant.From(ctx).OrgID, callFrom(ctx).subject.Operation}
