@@ -87,7 +87,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 			"A backfill whose intervals are all finished is COMPLETED, also if some have failed. "+
 			"Its runs have trigger_source backfill and triggered_by backfill:<backfill_id>.\n\n"+
 			"With dry_run the answer is DRY_RUN with all intervals, nothing is stored, and backfill_id is empty."+off))
-	httpapi.Get(g, "/backfills", s.list, "List backfills", httpapi.Errors(503),
+	httpapi.Get(g, "/backfills", s.list, "List backfills", httpapi.Errors(400, 503),
 		httpapi.Doc("The newest first, without their intervals and parameters."+off))
 	httpapi.Get(g, one, s.get, "Get a backfill with its intervals", httpapi.Errors(503),
 		httpapi.Doc("All intervals, at most 10,000. The counts are those of the intervals shown."+off))

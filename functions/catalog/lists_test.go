@@ -1,11 +1,13 @@
 package catalog_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"millrace/functions/catalog"
 	"millrace/localstack/proof/localtest"
@@ -72,4 +74,29 @@ func TestListsGoOnToTheirEnd(t *testing.T) {
 		}
 		assert.Equal(t, whole.Items(t), all, query)
 	}
+}
+
+// TestListsDocumentWrongTokens: a next_token of another list is 400.
+func TestListsDocumentWrongTokens(t *testing.T) {
+	t.Parallel()
+	env := localtest.New(t, catalog.All()...)
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name string }
+			Responses  map[string]any
+		}
+	}
+	require.NoError(t, json.Unmarshal(env.Do(t, "", "GET", "/openapi.json", nil).Require(t, 200).Body, &doc))
+	lists := 0
+	for path, operations := range doc.Paths {
+		for method, op := range operations {
+			for _, p := range op.Parameters {
+				if p.Name == "next_token" {
+					lists++
+					assert.Contains(t, op.Responses, "400", "%s %s", method, path)
+				}
+			}
+		}
+	}
+	assert.Greater(t, lists, 10)
 }

@@ -104,7 +104,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Post(g, "/deployments", s.put, "Make or change a deployment", httpapi.Errors(400, 404, 409),
 		httpapi.Doc("Makes the deployment, or gives an existing one of the name this flow version and these settings; settings left out stay as they are. An environment that is not there is made."+raises+scheduled+
 			" An unknown flow version is 404, an unsupported runtime 400."))
-	httpapi.Get(g, "/deployments", s.list, "List deployments", httpapi.Doc("In order of their names."))
+	httpapi.Get(g, "/deployments", s.list, "List deployments", httpapi.Errors(400), httpapi.Doc("In order of their names."))
 	httpapi.Get(g, one, s.get, "Get a deployment")
 	httpapi.Patch(g, one, s.version, "Point a deployment at another version of its flow", httpapi.Errors(409),
 		httpapi.Doc("An unknown version is 404."+raises))

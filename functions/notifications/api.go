@@ -91,7 +91,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Post(g, "/channels", s.createChannel, "Create a notification channel", httpapi.Status(201), httpapi.Alias("/notifications/channels"),
 		httpapi.Doc("Its configuration is sealed. Answers and audit entries show *** for URLs, keys, secrets and the values of headers. "+
 			"Messages go only to public addresses, unless the operator allows others; redirects are not followed."))
-	httpapi.Get(g, "/channels", s.listChannels, "List notification channels", httpapi.Alias("/notifications/channels"),
+	httpapi.Get(g, "/channels", s.listChannels, "List notification channels", httpapi.Errors(400), httpapi.Alias("/notifications/channels"),
 		httpapi.Doc("The oldest first."))
 	httpapi.Get(g, channel, s.getChannel, "Get a notification channel", httpapi.Doc("With the outcome of its last message."))
 	httpapi.Delete(g, channel, s.deleteChannel, "Delete a notification channel", httpapi.Errors(409),
@@ -99,7 +99,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	httpapi.Post(g, "/alert-rules", s.createRule, "Create an alert rule", httpapi.Status(201), httpapi.Errors(409), httpapi.Alias("/notifications/rules"),
 		httpapi.Doc("on_failure: a run fails or times out; on_success: a run succeeds; on_sla_breach: a run takes longer than sla_seconds; on_retry: a task is tried again. "+
 			"The flow need not exist yet. An unknown channel is 422."))
-	httpapi.Get(g, "/alert-rules", s.listRules, "List alert rules", httpapi.Doc("By trigger, the oldest first."))
+	httpapi.Get(g, "/alert-rules", s.listRules, "List alert rules", httpapi.Errors(400), httpapi.Doc("By trigger, the oldest first."))
 	httpapi.Get(g, rule, s.getRule, "Get an alert rule")
 	httpapi.Delete(g, rule, s.deleteRule, "Delete an alert rule")
 	httpapi.Post(g, rule+"/test", s.testRule, "Test an alert rule",

@@ -90,7 +90,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		httpapi.Doc("Of a deployment, or of flow_name and flow_version. Flow, parameters and timing are checked now, as for a run. "+
 			"Each occurrence makes one run, however often a tick repeats; ticks come every minute. "+
 			"While the schedule is enabled, the flow that it names cannot be deleted."))
-	httpapi.Get(g, "/schedules", s.list, "List schedules", httpapi.Doc("Ordered by schedule_id."),
+	httpapi.Get(g, "/schedules", s.list, "List schedules", httpapi.Errors(400), httpapi.Doc("Ordered by schedule_id."),
 		httpapi.Access(tenant.Needs(tenant.SchedulesRead).Keys(string(tenant.RunsRead), string(tenant.SchedulesRead))))
 	httpapi.Get(g, one, s.get, "Get a schedule")
 	httpapi.Patch(g, one, s.patch, "Change a schedule", httpapi.Errors(400, 409),

@@ -94,7 +94,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 	const one = "/secrets/{secret_name}"
 	httpapi.Post(g, "/secrets", s.create, "Create a secret", httpapi.Status(201), httpapi.Errors(409),
 		httpapi.Doc("The value is sealed for this workspace, environment and name, and returned only by GET …/value. An existing secret is 409: use PUT to change its value. An unknown environment is 422, here as in all operations that name one but the list."))
-	httpapi.Get(g, "/secrets", s.list, "List secrets", httpapi.Doc("Ordered by name and environment, without values."))
+	httpapi.Get(g, "/secrets", s.list, "List secrets", httpapi.Errors(400), httpapi.Doc("Ordered by name and environment, without values."))
 	httpapi.Post(g, "/secrets/copy", s.copy, "Copy a secret to another environment", httpapi.Status(201), httpapi.Errors(404, 409),
 		httpapi.Doc("Includes description and tags; the value is sealed again for the target."))
 	httpapi.Get(g, one, s.get, "Get a secret without its value")

@@ -51,7 +51,7 @@ func routes(api *httpapi.API, d fn.Deps) {
 		httpapi.Doc("A webhook is answered with its secret webhook_token: POST /webhooks/{webhook_token} starts a run. "+
 			"A polling sensor needs a url, whose first poll comes with the next tick, an objstore sensor a bucket, whose events must be delivered to this deployment: creating a sensor does not configure that. "+
 			"While there is a sensor, the flow that it names cannot be deleted."))
-	httpapi.Get(g, "/sensors", s.list, "List sensors", httpapi.Doc("The oldest first, without the tokens of webhooks."))
+	httpapi.Get(g, "/sensors", s.list, "List sensors", httpapi.Errors(400), httpapi.Doc("The oldest first, without the tokens of webhooks."))
 	httpapi.Get(g, one, s.get, "Get a sensor", httpapi.Doc("Of a webhook with its token."))
 	httpapi.Post(g, one+"/test", s.test, "Tell what an event of a sensor would do", httpapi.Access(tenant.Needs(tenant.SensorsRead)),
 		httpapi.Doc("A request of a webhook without a body, or an object with a key that matches: checked as then, without a run. Of a polling sensor the URL is asked once, for at most 20 seconds, and nothing of it is kept."))
