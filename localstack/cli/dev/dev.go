@@ -104,7 +104,7 @@ func Run(ctx context.Context, o Options) error {
 		case <-l.slow:
 			l.explain()
 		case text := <-l.log.written:
-			_ = l.Out.Raw(text) // errors are ignored as in Printf
+			_, _ = l.Out.Direct().Write(text) // errors are ignored as in Printf
 			l.interrupted()
 		case made := <-done:
 			l.busy, l.stuck, l.slow = false, false, nil

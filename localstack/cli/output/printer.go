@@ -56,6 +56,10 @@ func (p *Printer) Replace(text string) {
 	p.Printf("%s", text)
 }
 
+// Direct returns the writer for the output of programs that the user starts on this
+// machine, see [Direct].
+func (p *Printer) Direct() io.Writer { return Direct(p.out) }
+
 // Raw prints bytes, unchanged unless out is a terminal.
 func (p *Printer) Raw(data []byte) error {
 	_, err := p.out.Write(data)

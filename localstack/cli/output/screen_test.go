@@ -67,4 +67,5 @@ func TestFileIsNoScreen(t *testing.T) {
 	assert.Same(t, file, Guard(file))
 	assert.Same(t, file, Direct(file))
 	assert.Same(t, file, Direct(&Screen{to: file, file: file}))
+	assert.Same(t, file, New(&Screen{to: file, file: file}, false).Direct())
 }

@@ -41,8 +41,8 @@ const (
 	startTimeout = 20 * time.Second // a slower cold start has failed
 	uploadTime   = 10 * time.Minute // for sending an output after the task's own time
 
-	// storePatience is how long a request to the object store is repeated: longer
-	// than it is busy, and short beside what a task takes that a full disk keeps.
+	// storePatience is how long a request is repeated while the object store is busy
+	// or its disk is full.
 	storePatience = time.Minute
 )
 

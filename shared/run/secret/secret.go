@@ -62,8 +62,8 @@ func (s *Secret) Of() string {
 	return *s.Environment
 }
 
-// List returns up to limit secrets of the workspace for which keep returns true, 0:
-// all, without their sealed values, in order of name and environment.
+// List returns the secrets of the workspace for which keep returns true, without their
+// sealed values, in order of name and environment.
 func List(ctx context.Context, store record.Store, keep func(*Secret) bool) ([]Secret, error) {
 	return record.New[Secret](Kind, store).List(ctx, "", 0, unsealed(keep))
 }
